@@ -1,13 +1,13 @@
-//! What a client asked, as it came: for the access log.
+//! The access log's description of a request: method, host, target, Referer and User-Agent as the client sent them.
 //!
-//! The short way of a request logs slices of its head ([`of`]); a request that outlives its head keeps copies ([`Kept`]). Without an
-//! access log neither looks at a field.
+//! A request on the short way logs slices of its head ([`of`]). A request that outlives its head keeps copies ([`Kept`]). Without an
+//! access log, neither reads a field.
 
 use http1::RequestView;
 use message::{RequestHead, Version};
 use profile::{Protocol, access::Asking};
 
-/// What a head without a body asks. Reads two of its fields only if an access log is written (`logged`).
+/// The log's description of a head without a body. Reads Referer and User-Agent only if an access log is written (`logged`).
 #[inline]
 pub fn of<'a>(view: &RequestView<'_, 'a>, logged: bool) -> Asking<'a> {
     let field = |name: &[u8]| match logged {
@@ -24,7 +24,7 @@ pub fn of<'a>(view: &RequestView<'_, 'a>, logged: bool) -> Asking<'a> {
     }
 }
 
-/// The same of a head of its own.
+/// Same as [`of`], for a parsed head that owns its text. Without an access log (`logged`), only the method is set.
 pub fn of_head(head: &RequestHead, head_bytes: usize, logged: bool) -> Asking<'_> {
     let method = head.method.as_bytes();
     if !logged {
@@ -52,7 +52,7 @@ fn protocol(version: Version) -> Protocol {
     }
 }
 
-/// What a client asked, kept.
+/// A copy of the log's description of a request.
 #[derive(Default)]
 pub struct Kept {
     method: String,
@@ -65,7 +65,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Of a head. Without an access log (`logged`) keeps the method alone, so that nothing is copied in vain.
+    /// Copies from a head. Without an access log (`logged`), keeps only method and protocol, so that nothing is copied in vain.
     pub fn of(head: &RequestHead, head_bytes: usize, logged: bool) -> Kept {
         let method = head.method.clone();
         if !logged {
@@ -87,7 +87,7 @@ impl Kept {
         }
     }
 
-    /// Of a head that was not understood.
+    /// For a head that could not be parsed.
     pub fn nonsense() -> Kept {
         Kept {
             target: "error:invalid-request".to_owned(),
@@ -95,12 +95,12 @@ impl Kept {
         }
     }
 
-    /// The protocol it came in.
+    /// The protocol of the request.
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
 
-    /// As it is logged, with so many bytes of body.
+    /// The entry for the access log; `body_bytes` of the request body are added to the head's.
     pub fn with_body(&self, body_bytes: u64) -> Asking<'_> {
         Asking {
             method: self.method.as_bytes(),
@@ -114,7 +114,7 @@ impl Kept {
 }
 
 impl Kept {
-    /// Of a request of the short way.
+    /// Copies from the description of a request on the short way.
     pub fn of_asking(asking: Asking<'_>, protocol: Protocol) -> Kept {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Kept {

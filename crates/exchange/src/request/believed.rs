@@ -1,17 +1,17 @@
-//! The client of a request that came through balancers, as far as they are believed.
+//! Finds the client of a request that came through trusted balancers.
 //!
-//! Each proxy on the way adds the address it was asked by to the end of a list: `X-Forwarded-For`, or `Forwarded` (RFC 7239). So the
-//! last entry is the word of whoever connected to us, the one before it the word of the last entry's address, and so on. An entry is
-//! believed only if its author is trusted: the client is the last address that is not trusted itself. Whatever stands before it is
-//! the client's own invention, and is not even looked at.
+//! Each proxy on the way appends the address it was asked by to a list: `X-Forwarded-For`, or `Forwarded` (RFC 7239). So the last
+//! entry was written by our peer, the entry before it by the host that the last entry names, and so on. An entry is believed only
+//! if its author is trusted: the client is the last address in the list that is not trusted itself. Earlier entries may be
+//! inventions of the client and are not read.
 //!
-//! One of the two fields counts, whichever the operator names. A balancer that writes one of them commonly passes the other on as it
-//! comes, so believing both would mean believing the client.
+//! The operator names one of the two fields, and only that field is read. A balancer that writes one of them commonly forwards the
+//! other unchanged, so reading both would mean believing the client.
 //!
-//! An entry that names a loopback address leaves the address of its author: nobody else can be reached by it. So does one that hides
-//! the address (`unknown`, `_secret`). A broken list is no list: the request is refused, since a quote that a client leaves open would swallow what the balancer adds behind it.
+//! An entry with a loopback or hidden address (`unknown`, `_secret`) is ignored and its author counts as the client: only the author
+//! itself reaches that loopback address. A malformed list is refused: an open quote from the client would swallow the balancer's entry.
 //!
-//! Not known here: connections. Limits: [`HOPS_MAX`] trusted addresses in a row, then the last one of them counts.
+//! Not known here: connections. Limits: at most [`HOPS_MAX`] trusted addresses in a row; then the last of them counts as the client.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -19,17 +19,17 @@ use ipnet::IpNet;
 
 use plan::ClientField;
 
-/// Proxies in a row that are believed.
+/// Trusted addresses that are followed in one list.
 const HOPS_MAX: usize = 32;
 
 /// The list cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unreadable;
 
-/// The client of a request that came from `hop`, an address that is trusted. `lines`: the field's values, in order.
+/// The client of a request that came from `hop`, a trusted address. `lines`: the field's values, in order.
 ///
 /// # Errors
-/// The list is broken where it would have to be believed.
+/// A part of the list that has to be believed is malformed.
 pub fn client<'a>(
     trusted: &[IpNet],
     field: ClientField,
@@ -60,16 +60,16 @@ pub fn covers(networks: &[IpNet], address: IpAddr) -> bool {
     networks.iter().any(|network| network.contains(&address))
 }
 
-/// From the last entry to the first, as long as they are believed.
+/// Walks the list from the last entry to the first while the entries' authors are trusted.
 struct Walk<'a> {
     trusted: &'a [IpNet],
-    /// The last address that is believed.
+    /// The address found so far; its author is trusted.
     client: SocketAddr,
     left: usize,
 }
 
 impl Walk<'_> {
-    /// The entries of a line of X-Forwarded-For. True: the client is found.
+    /// Reads a line of X-Forwarded-For. True: the client is found.
     fn addresses(&mut self, line: &[u8]) -> Result<bool, Unreadable> {
         for entry in line.rsplit(|&b| b == b',') {
             //= rfc9110 §5.6.1.2   a recipient ignores a reasonable number of empty list elements
@@ -81,9 +81,9 @@ impl Walk<'_> {
         Ok(false)
     }
 
-    /// The elements of a line of Forwarded. True: the client is found.
+    /// Reads a line of Forwarded. True: the client is found.
     fn elements(&mut self, line: &[u8]) -> Result<bool, Unreadable> {
-        // A line is read from its beginning, because only so is it known what is quoted. The last entries are kept.
+        // Quotes can only be parsed from the beginning of the line, so parse forwards and keep the last `HOPS_MAX` entries.
         let mut last = [const { None }; HOPS_MAX];
         let (mut count, mut rest) = (0, line);
         while let Some((node, behind)) = element(rest)? {
@@ -92,7 +92,7 @@ impl Walk<'_> {
         }
         for back in 1..=count.min(HOPS_MAX) {
             let node = match last[(count - back) % HOPS_MAX] {
-                // The address is written only where it is looked at: the client may have written nonsense before it.
+                // Parse an address only when the walk reaches it: entries further left are the client's and may be malformed.
                 Some(text) => node(text)?,
                 None => Node::Hidden,
             };
@@ -103,12 +103,12 @@ impl Walk<'_> {
         Ok(false)
     }
 
-    /// Takes the next entry. True: it is the client's, or there is nothing more to be known.
+    /// Takes the next entry. True: the walk is over, because `client` is final or nothing more can be known.
     fn meets(&mut self, node: Node) -> bool {
         let Node::Address(address) = node else {
             return true;
         };
-        // Only its author can be reached by that: it speaks of itself.
+        // A loopback address can be reached by its author only, so the author is the client.
         if address.ip().is_loopback() && !self.client.ip().to_canonical().is_loopback() {
             return true;
         }
@@ -118,16 +118,16 @@ impl Walk<'_> {
     }
 }
 
-/// What an entry says of an address.
+/// What an entry says about an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Node {
-    /// It is this one; port 0 if none is said.
+    /// This address; port 0 if the entry has no port.
     Address(SocketAddr),
-    /// It is not told.
+    /// The entry hides the address.
     Hidden,
 }
 
-/// An address with or without port, IPv6 with or without brackets, or a word in place of one.
+/// Parses an address with or without port, IPv6 with or without brackets, or a word in place of an address.
 //= rfc7239 §6   node = nodename [ ":" node-port ]; a port may be a word, too
 fn node(text: &[u8]) -> Result<Node, Unreadable> {
     let text = std::str::from_utf8(text).map_err(|_| Unreadable)?;
@@ -169,10 +169,10 @@ fn node(text: &[u8]) -> Result<Node, Unreadable> {
     }
 }
 
-/// The value of an element's `for`, and what is behind the element.
+/// The value of an element's `for` parameter, and the rest of the list.
 type Element<'a> = (Option<&'a [u8]>, &'a [u8]);
 
-/// Reads an element from the beginning of a list: the value of its `for`, and what is behind it. `None`: the list has ended.
+/// Parses an element at the beginning of a list: its `for` value, and the rest. `None`: the list has ended.
 //= rfc7239 §4   forwarded-element = [ forwarded-pair ] *( ";" [ forwarded-pair ] ); a parameter not more than once
 fn element(list: &[u8]) -> Result<Option<Element<'_>>, Unreadable> {
     let mut rest = list;
@@ -211,8 +211,8 @@ fn element(list: &[u8]) -> Result<Option<Element<'_>>, Unreadable> {
     }
 }
 
-/// A token (with what addresses have beside: colons and brackets, since not everybody quotes them) or a quoted string, and what is
-/// behind it. An escaped character stays escaped: no address has one.
+/// Parses a quoted string, or a token in which colons and brackets are allowed too, since some senders do not quote addresses. Returns
+/// the rest behind it as well. Escapes are not decoded: no address contains one.
 fn value(text: &[u8]) -> Result<(&[u8], &[u8]), Unreadable> {
     let Some(quoted) = text.strip_prefix(b"\"") else {
         let good = |&b: &u8| message::is_token_byte(b) || b":[]".contains(&b);
@@ -281,7 +281,7 @@ mod tests {
         of_list(&["10.0.0.3, 10.0.0.2"], "10.0.0.3:0");
     }
 
-    /// It would have the rights of this machine.
+    /// The client would otherwise have the rights of this machine.
     #[test]
     fn a_loopback_address_is_that_of_the_proxy_that_says_it() {
         of_list(&["127.0.0.1"], "10.0.0.1:4711");
@@ -348,7 +348,7 @@ mod tests {
         }
     }
 
-    /// A client that leaves a quote open cannot swallow what a balancer adds to the same line, and be somebody else.
+    /// A client that leaves a quote open cannot swallow the entry that a balancer appends, and so pass for another client.
     #[test]
     fn an_open_quote_does_not_make_another_client() {
         for ours in [
@@ -374,7 +374,7 @@ mod tests {
         let many = |one: &str, last: &str| format!("{}{last}", format!("{one}, ").repeat(1000));
         of_list(&[&many("6.6.6.6", "192.0.2.7")], "192.0.2.7:0");
         of_forwarded(&[&many("for=6.6.6.6", "for=192.0.2.7")], "192.0.2.7:0");
-        // Of trusted ones, so many are believed.
+        // Of trusted addresses only `HOPS_MAX` are followed.
         of_list(&[&many("10.0.0.2", "10.0.0.3")], "10.0.0.2:0");
         of_forwarded(&[&many("for=10.0.0.2", "for=10.0.0.3")], "10.0.0.2:0");
     }

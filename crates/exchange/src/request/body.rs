@@ -1,11 +1,11 @@
 //! A request body on its way from the client to an origin.
 //!
-//! Yields data and trailers; the client's own framing ends here. A part that was yielded is *outstanding* until the origin took
-//! it ([`RequestBody::taken`]), and only then is more of the body asked for. That holds the client back: on HTTP/1 through
-//! TCP, and a protocol with windows hands its window back at that point.
+//! Yields data and trailers; the client's own framing ends here. A yielded part is *outstanding* until the origin has taken it
+//! ([`RequestBody::taken`]), and the next part is read only then. This back pressure reaches the client: on HTTP/1 through TCP, on
+//! HTTP/2 because the window is given back only then.
 //!
 //! Limits: one part is outstanding; each wait for the client has a limit.
-//! Not known here: where it goes, and how it is framed there.
+//! Not known here: the body's destination and its framing there.
 
 use std::{rc::Rc, time::Duration};
 
@@ -21,19 +21,19 @@ use crate::{
 };
 use base::{clock::Instant, deadline::Watch};
 
-/// What is read at once.
+/// Bytes of one read.
 const BODY_READ_BYTES: usize = 16 << 10;
-/// So often it is looked whether a client may send at all.
+/// How often to check whether the client is allowed to send at all.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// So long a client is waited for that may not send, since others of its connection were not taken. Then it counts as slow.
+/// How long to tolerate a client that may not send because other bodies of its connection were not taken. Then it counts as slow.
 const HELD_BACK_MAX: Duration = Duration::from_secs(600);
 
-/// Why there is no more of it.
+/// Why the body has ended early.
 #[derive(Debug)]
 pub enum BodyError {
     /// The client went away or stopped sending.
     Gone,
-    /// It is malformed, or did not come in time: the status that is owed, and why.
+    /// The body is malformed or came too slowly: the status to answer with, and the reason.
     Bad(u16, &'static str),
 }
 
@@ -42,9 +42,9 @@ pub struct RequestBody {
     state: State,
     is_outstanding: bool,
     is_stopped: bool,
-    /// Bytes that came, as the client framed them.
+    /// Bytes received, as the client framed them.
     pub received: u64,
-    /// How fast it comes while it is waited for.
+    /// How fast the body arrives while it is waited for.
     pace: Pace,
 }
 
@@ -60,14 +60,14 @@ struct OfStream {
     stream: Stream,
     worker: Rc<Worker>,
     watch: Watch,
-    /// Was its length announced? Then the origin is told no trailers.
+    /// Was the length announced? Then no trailers are forwarded to the origin.
     is_counted: bool,
-    /// Yielded, and not taken yet.
+    /// Bytes yielded and not taken yet.
     outstanding_bytes: usize,
     has_ended: bool,
 }
 
-/// A wait for the client, also one that is given up because the origin says something.
+/// A wait for the client; counted on drop too, when it is cancelled because the origin responds.
 struct Waited<'a>(&'a mut Pace, Instant);
 
 impl<'a> Waited<'a> {
@@ -75,7 +75,7 @@ impl<'a> Waited<'a> {
         Waited(pace, Instant::now())
     }
 
-    /// So many bytes have ended it.
+    /// Ends the wait: this many bytes have arrived.
     fn for_bytes(self, bytes: usize, rate_min: u64) {
         let mut this = self;
         this.note();
@@ -83,7 +83,7 @@ impl<'a> Waited<'a> {
         this.0.ask(0, rate_min);
     }
 
-    /// So far it was not the client that was waited for.
+    /// Do not count the wait so far: the client was not allowed to send.
     fn is_free(&mut self) {
         self.1 = Instant::now();
     }
@@ -117,7 +117,7 @@ impl RequestBody {
         }
     }
 
-    /// None.
+    /// No body.
     pub fn none() -> RequestBody {
         RequestBody {
             state: State::Done,
@@ -128,7 +128,7 @@ impl RequestBody {
         }
     }
 
-    /// The body that comes on a stream, whose head announces this.
+    /// The body of a request on an HTTP/2 stream with this framing.
     pub fn of_stream(framing: Framing, stream: &Stream, worker: &Rc<Worker>) -> RequestBody {
         let state = match framing {
             Framing::None => State::Done,
@@ -147,24 +147,24 @@ impl RequestBody {
         }
     }
 
-    /// Was all of it taken?
+    /// Has the origin taken the whole body?
     pub fn is_done(&self) -> bool {
         matches!(self.state, State::Done) && !self.is_outstanding
     }
 
-    /// No more of it is wanted. The client's connection cannot be used again.
+    /// Discards the rest of the body. The client's connection cannot be used again.
     pub fn stop(&mut self) {
         self.is_stopped |= !self.is_done();
         self.state = State::Done;
         self.is_outstanding = false;
     }
 
-    /// Is what comes next on the client's connection another request? Not if more of this body may come.
+    /// Does the client's connection continue with another request? Not if more of this body may come.
     pub fn is_through(&self) -> bool {
         self.is_done() && !self.is_stopped
     }
 
-    /// The origin took the part that was yielded last.
+    /// The origin has taken the part yielded last.
     pub fn taken(&mut self) {
         self.is_outstanding = false;
         if let State::Stream(from) = &mut self.state {
@@ -176,9 +176,9 @@ impl RequestBody {
         }
     }
 
-    /// The next part; `None` when there is none. Safe to cancel: what was read stays with the connection until it is
-    /// yielded. A client that sends nothing for `limit`, or less than `rate_min` bytes a second on the average of a minute (of `limit`, if that
-    /// is longer) in which it is waited for, is too slow.
+    /// The next part; `None` at the end. Cancel-safe: bytes read stay with the connection until they are yielded. A client is too slow
+    /// if it sends nothing for `limit`, or fewer than `rate_min` bytes a second on average over a minute of waiting for it (over `limit`,
+    /// if that is longer).
     pub async fn next(
         &mut self,
         from: &mut Reply<'_>,
@@ -189,13 +189,13 @@ impl RequestBody {
             !self.is_outstanding,
             "a part is asked for while the origin has not taken the one before"
         );
-        // Whoever may pause for so long is not cut sooner for pausing.
+        // A client that may pause for `limit` must not be cut sooner by the average.
         self.pace.window_min = limit;
         if let State::Stream(_) = self.state {
             return self.next_of_stream(limit, rate_min).await;
         }
         let Some(conn) = from.source() else {
-            // Nothing can come: else the caller would ask for ever.
+            // Nothing can come; without stopping, the caller would ask for ever.
             self.stop();
             return Ok(None);
         };
@@ -254,7 +254,7 @@ impl RequestBody {
                 waited.for_bytes(data.len(), rate_min);
                 self.received += data.len() as u64;
                 from.outstanding_bytes = data.len();
-                // The end of a body of unknown length is a part of its own.
+                // A body of unknown length ends in a part of its own.
                 from.has_ended = is_last && from.is_counted;
                 self.is_outstanding = true;
                 Ok(Some(Part::Data(data)))
@@ -271,7 +271,7 @@ impl RequestBody {
         }
     }
 
-    /// What can be made of the bytes that were read.
+    /// Takes the next part from the bytes already read, if they hold one.
     fn part_at_hand(&mut self, conn: &mut Conn) -> Result<Option<Part>, BodyError> {
         let input = &mut conn.input;
         let (used, part) = match &mut self.state {
@@ -319,7 +319,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(600);
     const RATE: u64 = 100;
 
-    /// Six waits of ten seconds, each for so many bytes.
+    /// Six waits of ten seconds, each ended by `bytes`.
     fn is_cut_after_a_minute(bytes: usize) -> bool {
         let mut pace = Pace::default();
         for _ in 0..6 {

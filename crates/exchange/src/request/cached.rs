@@ -1,13 +1,13 @@
-//! Answering from the cache, or from what a fetch brings into it.
+//! Answers a request from the cache, or from a fetch that fills the cache.
 //!
-//! Decisions about caching are `httpcache`'s; this file puts them in order:
+//! `httpcache` makes the decisions about caching; this file puts them in order:
 //!
 //! 1. Memory, then disk, under the key or (Vary) the variant's key.
-//!    A range of what is not stored, or not wholly: [`crate::range::part`].
-//! 2. Fresh enough: serve. Stale but allowed: serve, and revalidate behind.
+//!    A range of an object that is not stored, or not wholly: [`crate::range::part`].
+//! 2. Fresh enough: serve. Stale but allowed: serve, and revalidate in the background.
 //! 3. Not stored here: a member of our cluster may have it ([`crate::fetch::forwarding`]).
 //! 4. Else join the fetch in progress or start one ([`crate::fetch::share`]), and pass its answer on if this request may have it.
-//!
+//! Not known here: which requests bypass the cache.
 //! Not known here: which requests the cache has no part in.
 
 use base::mistakes::{Mistake, makes};
@@ -46,18 +46,18 @@ use crate::{
 use cache::{holes, object::Object};
 use cluster::answered;
 
-/// What a look into the cache came to.
+/// The result of a look-up that did not answer the request.
 struct Looked {
     directives: RequestDirectives,
-    /// What is stored and must be validated.
+    /// A stored response that must be validated.
     found: Option<Found>,
-    /// A large object that lacks some of what is wanted.
+    /// A large object that lacks some of the wanted bytes.
     held: Option<Held>,
     /// Why the origin is asked.
     why: Forward,
 }
 
-/// Answers from what is stored, or fetches it. `may_wait`: for what another request does about the same, and look again afterwards.
+/// Answers from what is stored, or fetches. `may_wait`: for another request about the same object, with a second look-up afterwards.
 pub async fn answer(ex: &mut Exchange<'_>, wanted: &Wanted, may_wait: MayWait) -> After {
     let looked = match look(ex, wanted).await {
         Ok(after) => return after,
@@ -86,7 +86,7 @@ pub async fn answer(ex: &mut Exchange<'_>, wanted: &Wanted, may_wait: MayWait) -
         }
     }
     if ex.reply.is_head_only() || directives.no_store {
-        // Not stored, so nothing to share: ask as it is.
+        // The answer is not stored, so nobody can share it: pass the request on unchanged.
         return Box::pin(pass::exchange(ex, wanted, why)).await;
     }
     let is_range = wanted.head.seen.intersects(Seen::RANGE);
@@ -108,7 +108,7 @@ pub async fn answer(ex: &mut Exchange<'_>, wanted: &Wanted, may_wait: MayWait) -
     fetched(ex, wanted, directives, found, why, may_look_again).await
 }
 
-/// Looks for what is stored, and answers with it if it may be served as it is. `Err`: it may not.
+/// Looks the response up and serves it if it may be served without asking the origin. `Err`: it may not.
 async fn look(ex: &mut Exchange<'_>, wanted: &Wanted) -> Result<After, Box<Looked>> {
     let worker = ex.worker;
     let directives = RequestDirectives::heeded(&wanted.request, wanted.client_directives);
@@ -131,7 +131,7 @@ async fn look(ex: &mut Exchange<'_>, wanted: &Wanted) -> Result<After, Box<Looke
             true => Verdict::Fresh,
             false => judge(&object.standing, &directives, now),
         };
-        // Else it is asked about what is wanted only.
+        // Only before a validation is the whole object checked for holes; otherwise just the wanted part, when it is served.
         is_sparse = match verdict {
             Verdict::Fresh | Verdict::StaleAllowed => false,
             Verdict::StaleWhileRevalidate | Verdict::Validate(_) => {
@@ -162,7 +162,7 @@ async fn look(ex: &mut Exchange<'_>, wanted: &Wanted) -> Result<After, Box<Looke
     if (is_lost || is_sparse)
         && let Some(it) = &found
         && !holes::are_fillable(it.object())
-        // If all is there, its device was too slow.
+        // If no fragment is missing, the device was too slow; then keep the object.
         && (is_sparse || !holes::is_whole(worker.storage.disk.as_ref(), &worker.shared.cache.fragments, it.object()).await)
     {
         worker.shared.cache.forget_stored(it.object());
@@ -188,7 +188,7 @@ async fn look(ex: &mut Exchange<'_>, wanted: &Wanted) -> Result<After, Box<Looke
     }))
 }
 
-/// The class of an answer from what is stored, if it may be served as it is. What is stale is validated behind. `Err`: why the origin is asked.
+/// The class of an answer from the stored object, if it may be served now; starts validation in the background. `Err`: why the origin is asked.
 async fn class_of(
     ex: &Exchange<'_>,
     wanted: &Wanted,
@@ -216,11 +216,11 @@ async fn class_of(
     }
 }
 
-/// What a fetch is for.
+/// The inputs of a fetch and of its answer.
 struct Fetching<'a> {
     wanted: &'a Wanted,
     directives: &'a RequestDirectives,
-    /// What is stored, and may be served if the origin fails.
+    /// A stored response that may be served if the origin fails.
     found: Option<&'a Found>,
     why: Forward,
 }
@@ -265,7 +265,7 @@ async fn fetched(
     }
 }
 
-/// The origin is not asked, because of a quota: what is stale may do.
+/// A quota forbids asking the origin: serves a stale response where the quota permits that, else refuses.
 async fn beyond(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
@@ -278,7 +278,7 @@ async fn beyond(
         && beyond.permits_stale()
         && let Some(found) = share::valid(&ex.worker.shared.cache, found)
     {
-        // As if it did not answer.
+        // As on a disconnected origin.
         let stale = stored::on_error(ex, wanted, found.object(), directives, why, (None, true));
         if let Some(after) = Box::pin(stale).await {
             beyond.note();
@@ -289,7 +289,7 @@ async fn beyond(
 }
 
 impl Fetching<'_> {
-    /// The origin has sent a response.
+    /// Answers with the origin's response.
     async fn response(&self, ex: &mut Exchange<'_>, answer: &Answer, response: &Response) -> After {
         let (joined, in_vain) = (answer.joined, answer.in_vain);
         if matches!(response.status, 500 | 502..=504)
@@ -319,7 +319,7 @@ impl Fetching<'_> {
         }
     }
 
-    /// What is stored is still good. `began`: the invalidation sequence before it was looked up or validated.
+    /// Answers from the stored response, which is still valid. `began`: the invalidation sequence before its look-up or validation.
     async fn validated(
         &self,
         ex: &mut Exchange<'_>,
@@ -343,7 +343,7 @@ impl Fetching<'_> {
         if let Some(after) = stored::object(ex, self.wanted, object, class, status).await {
             return after;
         }
-        // It lacks some of its body.
+        // Some of the object's body is missing.
         let held = validated.storable.then(|| Held {
             object: validated.object.clone(),
             began,
@@ -363,7 +363,7 @@ impl Fetching<'_> {
         }
     }
 
-    /// There is no response.
+    /// Answers when the fetch has failed.
     async fn failed(&self, ex: &mut Exchange<'_>, error: &FetchError) -> After {
         let disconnected = !matches!(error, FetchError::Abandoned);
         let code = error.status();
@@ -376,7 +376,7 @@ impl Fetching<'_> {
             .await
     }
 
-    /// The stale object, when the origin failed and the rules allow it.
+    /// Serves the stale object if the origin failed and the rules allow it.
     async fn stale_instead(
         &self,
         ex: &mut Exchange<'_>,

@@ -1,4 +1,4 @@
-//! Fields of a request or its answer, changed as the operator's rules say.
+//! Changes the fields of a request or of its answer as the operator's rules say.
 //!
 //! Not known here: which rules a request meets.
 
@@ -13,9 +13,9 @@ use rules::rulebook::{
     edits::{self, AskedFor, Values},
 };
 
-/// What the fields of a request or its answer are changed by.
+/// The rules that change a request's or an answer's fields, and the values their texts may use.
 pub struct Changing {
-    /// The rules that it meets.
+    /// The rules that match the request.
     met: Met,
     client: IpAddr,
     listener: Rc<ListenerState>,
@@ -24,12 +24,12 @@ pub struct Changing {
     host: String,
     port: u16,
     path: String,
-    /// A number of this request alone.
+    /// A number unique to this request.
     pub id: u64,
 }
 
 impl Changing {
-    /// Of a request to this listener that meets these rules. `id`: a number of this request alone.
+    /// For a request to this listener that matches the rules `met`. `id`: a number unique to this request.
     pub fn of(
         listener: &Rc<ListenerState>,
         client: IpAddr,
@@ -51,7 +51,7 @@ impl Changing {
         }
     }
 
-    /// What may stand in a text of a rule.
+    /// The values that a rule's text may use.
     pub fn values<'a>(&'a self, cache_status: &'a [u8], status: u16) -> Values<'a> {
         Values {
             client: self.client,
@@ -87,7 +87,7 @@ impl Changing {
     }
 }
 
-/// As variables tell it: its name, or its address.
+/// The listener's name as rule variables show it: the configured name, or the address.
 pub fn name_of(listener: &ListenerState) -> &str {
     match listener.listener.name.as_str() {
         "" => &listener.name,
@@ -95,20 +95,20 @@ pub fn name_of(listener: &ListenerState) -> &str {
     }
 }
 
-/// A hit of the short way: what its head is changed by.
+/// The rules that change the head of a hit on the short way, and the values their texts may use.
 pub struct HitChanging<'a> {
-    /// The rules that the request meets.
+    /// The rules that match the request.
     pub met: Met,
-    /// What was asked for.
+    /// The resource asked for.
     pub asked: AskedFor<'a>,
-    /// Its client.
+    /// The client's address.
     pub client: IpAddr,
-    /// A number of this request alone.
+    /// A number unique to this request.
     pub id: u64,
 }
 
 impl HitChanging<'_> {
-    /// Changes its head.
+    /// Changes the head's lines.
     pub fn change(
         &self,
         listener: &ListenerState,

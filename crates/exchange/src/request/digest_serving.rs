@@ -1,9 +1,9 @@
 //! Serves our digest to siblings.
 //!
-//! A GET or HEAD in origin form on a forward listener, for one of two paths: `hints::digest::PATH` in Loligo's format,
-//! `hints::squid::PATH` in Squid's. Those in `digest.allow` get it, and this machine; all others 403. 404 if none is made.
+//! The request is a GET or HEAD in origin form on a forward listener, for `hints::digest::PATH` (Loligo's format) or
+//! `hints::squid::PATH` (Squid's). Clients in `digest.allow` and this machine get the digest, all others 403; 404 if none is made.
 //!
-//! Not known here: how it is made (`digest::own`).
+//! Not known here: how the digest is made (`digest::own`).
 
 use std::sync::atomic::Ordering;
 
@@ -21,7 +21,7 @@ use base::{
 use peers::digest::theirs::Format;
 use plan::Role;
 
-/// Answers a request for our digest. `Err`: the request was one.
+/// Answers a request for our digest. `Err`: the request was one and is answered.
 pub async fn serve(ex: &mut Exchange<'_>, head: &RequestHead) -> Result<(), After> {
     match format_of(ex, head) {
         Some(format) => Err(Box::pin(answer(ex, head, format)).await),
@@ -29,7 +29,7 @@ pub async fn serve(ex: &mut Exchange<'_>, head: &RequestHead) -> Result<(), Afte
     }
 }
 
-/// The format that is asked for, if a digest is.
+/// The requested digest format; `None` if the request is not for a digest.
 fn format_of(ex: &Exchange<'_>, head: &RequestHead) -> Option<Format> {
     if !head.target.starts_with('/') || matches!(ex.listener.listener.role, Role::Reverse(_)) {
         return None;

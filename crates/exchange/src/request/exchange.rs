@@ -1,17 +1,17 @@
 //! One request and its answer.
 //!
-//! An [`Exchange`] has what a request needs from its head to its record: the worker that carries it, the listener it came in by,
-//! its body, and the [`Reply`] that answers it. It is made by whoever has parsed a head (a connection, a test), and needs no
-//! socket: peer and listener are values, and what a protocol looks like on the wire is the reply's business.
+//! An [`Exchange`] holds the state of a request from its parsed head to its record: the worker, the listener, the request body, and the
+//! [`Reply`] that answers it. The code that parses a head (a connection, a test) makes the exchange. It needs no socket: peer and
+//! listener are values, and the reply alone knows the wire format.
 //!
 //! ```text
 //! head parsed ─> Exchange::new ─> request::handle ─> begin, pieces, end ─> finish: record, counters, log
 //! ```
 //!
-//! Every request ends in [`Exchange::finish`], once. (A hit that the socket took at once is counted by the short way itself.)
-//! The resource that is asked for is not part of it: a [`Wanted`](crate::request::wanted::Wanted) never changes, and is lent beside it.
+//! Every request ends in [`Exchange::finish`], once. (The short way counts a hit itself if the socket took the whole answer at once.)
+//! The requested resource is a separate value: a [`Wanted`](crate::request::wanted::Wanted) never changes, and is passed beside it.
 //!
-//! Not known here: what is answered.
+//! Not known here: how a request is answered.
 
 use base::clock::Instant;
 use std::{net::SocketAddr, rc::Rc};
@@ -34,38 +34,38 @@ use crate::{
 use base::member::MemberId;
 use record::metrics;
 
-/// Who has asked.
+/// The addresses and cluster member behind a request.
 #[derive(Clone, Copy)]
 pub struct Asker {
     /// The client's address, as in [`Exchange::peer`].
     pub peer: SocketAddr,
-    /// The address of whoever asks us.
+    /// The address of our direct peer.
     pub hop: SocketAddr,
-    /// The member of our cluster that has forwarded it.
+    /// The cluster member that forwarded the request.
     pub member: Option<MemberId>,
 }
 
 /// One request and its answer.
 pub struct Exchange<'c> {
-    /// The worker that carries it.
+    /// The worker that serves the request.
     pub worker: &'c Rc<Worker>,
-    /// The listener that it came in by.
+    /// The listener that accepted the request's connection.
     pub listener: Rc<ListenerState>,
-    /// The client's address: the one that access, logs, rules and limits go by ([`crate::conn::who`]).
+    /// The client's address, which access rules, logs, rules and limits use ([`crate::conn::who`]).
     pub peer: SocketAddr,
-    /// The address of whoever asks us: the client's, or that of the last proxy before us.
+    /// The address of our direct peer: the client, or the last proxy before us.
     pub hop: SocketAddr,
-    /// The member of our cluster that has forwarded it.
+    /// The cluster member that forwarded the request.
     pub member: Option<MemberId>,
-    /// What comes behind its head.
+    /// The request body.
     pub body: RequestBody,
-    /// The way back.
+    /// Sends the answer to the client.
     pub reply: Reply<'c>,
-    /// What is noted for its record.
+    /// Data for the request's record.
     pub record: Notes,
 }
 
-/// Value of Cache-Status for an answer that was asked of the origin.
+/// The Cache-Status value of an answer for which the origin was asked.
 pub fn forwarded(
     edition: &Edition,
     why: Forward,
@@ -77,20 +77,20 @@ pub fn forwarded(
     line
 }
 
-/// What an answer says of itself besides its head.
+/// Facts about an answer besides its head.
 pub struct Said<'a> {
     /// The class of the request.
     pub class: Class,
-    /// Its Content-Type, for the log.
+    /// The answer's Content-Type, for the log.
     pub content_type: &'a [u8],
-    /// Its age, if that is told.
+    /// The value of Age; `None`: no Age is sent.
     pub age_s: Option<u32>,
     /// Value of Cache-Status; empty: none is sent.
     pub cache_status: Vec<u8>,
 }
 
 impl<'c> Exchange<'c> {
-    /// A request that has just come. `incoming` keeps its head.
+    /// A request that has just arrived, with the head in `incoming`.
     pub fn new(
         worker: &'c Rc<Worker>,
         listener: Rc<ListenerState>,
@@ -119,12 +119,12 @@ impl<'c> Exchange<'c> {
         }
     }
 
-    /// The configuration under which it is answered: that of its listener when it came.
+    /// The configuration that the request is answered under: its listener's when the request arrived.
     pub fn edition(&self) -> &Edition {
         &self.listener.edition
     }
 
-    /// Begins an answer: what it says of itself goes behind the lines of its head.
+    /// Begins an answer: adds Age and Cache-Status to the head, then applies the rules.
     pub fn begin(&mut self, said: Said<'_>, mut head: ReplyHead, length: Length) {
         if let Some(age_s) = said.age_s {
             head.add_number(b"Age", u64::from(age_s));
@@ -146,7 +146,7 @@ impl<'c> Exchange<'c> {
         record.cache_status = said.cache_status;
     }
 
-    /// Answers with a body that is at hand, from `started` on.
+    /// Answers with a body in memory; the answer was begun at `started`.
     pub async fn answer(
         &mut self,
         said: Said<'_>,
@@ -163,7 +163,7 @@ impl<'c> Exchange<'c> {
         self.finish()
     }
 
-    /// An answer of our own: a sentence for the person who sees it, if there is one, and further fields.
+    /// Answers with a text of our own: a sentence for the user, if `reason` is not empty, and extra fields.
     pub async fn own(
         &mut self,
         status: u16,
@@ -190,7 +190,7 @@ impl<'c> Exchange<'c> {
             .await
     }
 
-    /// An answer of our own with this body.
+    /// Answers with a body of our own.
     pub async fn own_body(
         &mut self,
         said: Said<'_>,
@@ -218,7 +218,7 @@ impl<'c> Exchange<'c> {
         self.answer(said, head, length, body, started).await
     }
 
-    /// An answer of our own whose Cache-Status has this detail, if any.
+    /// Answers with a text of our own. Cache-Status has this detail, if any.
     pub async fn refuse(&mut self, status: u16, reason: &str, detail: Option<&str>) -> After {
         let mut line = Vec::new();
         if let Some(detail) = detail {
@@ -227,12 +227,12 @@ impl<'c> Exchange<'c> {
         self.own(status, reason, &[], line).await
     }
 
-    /// The answer that is owed when the origin gives none.
+    /// Answers a request that the origin gave no response to.
     pub async fn failed(&mut self, why: Forward, status: u16, token: &str, reason: &str) -> After {
         self.failed_for_now(why, status, token, reason, None).await
     }
 
-    /// The same; `retry_after_s`: when it is worth another try, if that is known.
+    /// Like [`Exchange::failed`]. `retry_after_s`: when a retry is worthwhile, if that is known.
     pub async fn failed_for_now(
         &mut self,
         why: Forward,
@@ -256,27 +256,27 @@ impl<'c> Exchange<'c> {
         self.own(status, reason, &extra, line).await
     }
 
-    /// Nothing is sent, for the client has gone.
+    /// Finishes without an answer, since the client has gone.
     pub fn abandon(&mut self, class: Class) -> After {
         self.reply.leave();
         self.record.class = class;
         self.finish()
     }
 
-    /// Ends an exchange that was a tunnel since `started`, through which so many bytes went to the client.
+    /// Finishes an exchange that has been a tunnel since `started` and sent `to_client` bytes to the client.
     pub fn finish_tunnel(&mut self, started: Instant, to_client: u64) -> After {
         self.record.class = Class::Tunnel;
         self.record.received(to_client);
         self.finish_with(Some((started, to_client)))
     }
 
-    /// Has the client's connection another request behind this one? Not if it may still send a body that nobody reads.
+    /// Keeps the connection open only if the request has no body: an unread body would be taken for the next request.
     pub fn keep_open_without_body(&mut self, framing: Framing) {
         self.reply
             .keep_open_if(matches!(framing, Framing::None | Framing::Length(0)));
     }
 
-    /// Counts and logs the request; says what happens to the connection.
+    /// Counts and logs the request. Returns what happens to the connection.
     pub fn finish(&mut self) -> After {
         self.finish_with(None)
     }

@@ -1,13 +1,13 @@
-//! Looking up the stored response for a request: in memory, then on disk.
+//! Looks up the stored response for a request: in memory, then on disk.
 //!
-//! It is under the key or, if a marker says that there are variants, under the variant's key. Objects from disk are promoted.
-//! If another tag's response lies under the key's hash, and may still be asked for, the request is marked
-//! ([`Wanted::is_contested`]): its response is then stored as a variant, so that both are kept. The invalidation sequence is
-//! read before the look-up, so that later users of the result can tell whether it was purged meanwhile.
+//! The response lies under the key or, if a marker says that there are variants, under the variant's key. Objects from disk are
+//! promoted. If another tag's response lies under the key's hash, and that tag is still in use, the request is marked
+//! ([`Wanted::is_contested`]): its own response is then stored as a variant, so that both are kept. The invalidation sequence is
+//! read before the look-up, so that later users of the result can detect a purge in between.
 //!
-//! Of a large object that is the head. Which of its fragments are there is asked when it is known which are wanted (`holes`).
+//! For a large object the look-up returns the head. Its fragments are looked up when the wanted ones are known (`holes`).
 //!
-//! Not known here: whether it may be served.
+//! Not known here: whether the response may be served.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -25,9 +25,9 @@ use purging::gate::Served;
 use record::facts::SwapIn;
 use rules::key::{self, variant_key};
 
-/// A stored response, and the state at its look-up.
+/// A stored response, and the circumstances of its look-up.
 pub struct Found {
-    /// The response, and where it was.
+    /// The response, and the tier that had it.
     pub stored: Stored,
     /// The times of the read from disk.
     pub swap_in: Option<SwapIn>,
@@ -68,7 +68,7 @@ impl Stored {
     }
 }
 
-/// Looks in memory, then on disk; promotes what came from disk.
+/// Looks in memory, then on disk. Promotes an object found on disk.
 pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) -> Option<Found> {
     let shared = &worker.shared;
     let served = shared.served();
@@ -83,7 +83,7 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
         began: shared.cache.store.sequence(wanted.primary),
     };
     let is_in_use = |other: &[u8]| shared.edition().tags.contains(key::tag_of_key(other));
-    // The extras of a rule are in the keys of variants only.
+    // A rule's extras are part of variants' keys only, so such a request has no direct entry.
     let may_be_direct = wanted.extras.is_empty();
     wanted.is_contested.set(false);
     if wanted.is_absent.take()
@@ -92,7 +92,7 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
     {
         return None;
     }
-    // The key of what another tag has stored under the name.
+    // The key of another tag's response under the same name.
     let mut other = wanted.other.take();
     if may_be_direct {
         match shared.cache.memory.look_up(wanted.primary, &wanted.key) {
@@ -124,21 +124,21 @@ pub async fn find(worker: &Rc<Worker>, wanted: &Wanted, vary_miss: &mut bool) ->
     search.on_disk(hash, key, is_in_use).await
 }
 
-/// A look for one response.
+/// A look-up of one response.
 struct Search<'a> {
     cache: &'a Cache,
-    /// `None`: disks are not read for it.
+    /// `None`: do not read disks.
     disk: Option<&'a DiskIo>,
     wanted: &'a Wanted,
-    /// The invalidation sequence before it.
+    /// The invalidation sequence before the look-up.
     began: Sequence,
 }
 
 impl Search<'_> {
-    /// What lies in memory, if it is for this request.
+    /// Accepts an object in memory if it is for this request.
     fn in_memory(&self, resident: Arc<Resident>) -> Option<Found> {
         let object = &resident.object;
-        // The fragments of a large one may not be read.
+        // A large object needs its fragments from disk.
         if self.is_foreign(object) || object.large.is_some() && self.disk.is_none() {
             return None;
         }
@@ -153,12 +153,12 @@ impl Search<'_> {
         })
     }
 
-    /// Is it stored by other cache fields than count here, and so invisible?
+    /// Was the object stored because of cache fields that do not count for this listener? Then it is invisible here.
     fn is_foreign(&self, object: &Object) -> bool {
         self.wanted.is_foreign(&object.standing)
     }
 
-    /// What lies on disk under this key, if it is for this request.
+    /// The object on disk under this key, if it is for this request.
     async fn on_disk(
         &self,
         hash: KeyHash,
@@ -182,7 +182,7 @@ impl Search<'_> {
                 (loaded.object, loaded.swap_in, began, removals)
             }
         };
-        // The second: it was purged while it was read.
+        // `still_valid` fails if the object was purged during the read.
         if self.is_foreign(&object) || !cache.still_valid(&object, began) {
             return None;
         }
@@ -190,7 +190,7 @@ impl Search<'_> {
             cache.forget_stored(&object);
             return None;
         }
-        // A large object that takes the place of this one is not in memory. That it came is seen by this.
+        // A large object that replaces this one is not in memory; only the count of removals shows its arrival.
         let is_last = || memory.removals(hash) == removals;
         memory.promote(&object, |object| {
             cache.may_publish(object, began) && is_last()
@@ -203,7 +203,7 @@ impl Search<'_> {
     }
 }
 
-/// Is it cut into fragments as the store cuts them, if it is?
+/// Is a large object cut into fragments of the size that the store uses now? True for all others.
 fn is_cut_as_here(disk: Option<&DiskIo>, wanted: &Wanted, object: &Object) -> bool {
     match (&object.large, disk) {
         (Some(large), Some(disk)) => disk.fits(wanted.primary, large),

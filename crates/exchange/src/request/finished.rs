@@ -1,6 +1,6 @@
-//! What is made of a finished request: counters, the profile's record, the access log's entry.
+//! Turns a finished request into counters, the profile's record and the access log's entry.
 //!
-//! The one exit of every request. The names in a record are hashed here, under a key that no sibling is told.
+//! Every request ends here. Names in a record are hashed with a secret key that siblings do not know.
 //!
 //! Not known here: how the request was answered, how a record is written.
 
@@ -32,42 +32,42 @@ pub struct Finished<'a> {
     pub seen: Instant,
     /// When the last byte of the answer was written.
     pub ended: Instant,
-    /// What became of it.
+    /// How it was answered.
     pub class: Class,
-    /// Status sent, 0 if none.
+    /// The status sent; 0 if none.
     pub status: u16,
     /// Bytes sent to the client.
     pub bytes_out: u64,
-    /// Its stages.
+    /// The request's stages.
     pub stages: Stages,
-    /// Who asked.
+    /// The client's address.
     pub client: SocketAddr,
-    /// What is known of the encryption of its connection; `None`: there is none.
+    /// The encryption of the client's connection; `None`: there is none.
     pub tls: Option<&'a Seen>,
-    /// Where it came in.
+    /// The listener that accepted the request.
     pub listener: &'a ListenerState,
-    /// The number of the route that took it, on a reverse listener.
+    /// The number of the route that matched, on a reverse listener.
     pub route: Option<usize>,
-    /// What was asked.
+    /// The request, for the access log.
     pub asking: Asking<'a>,
-    /// Did a body come with it?
+    /// Did the request have a body?
     pub has_body: bool,
-    /// The protocol it was asked in.
+    /// The protocol of the request.
     pub http_client: Protocol,
     /// Content-Type of the answer.
     pub content_type: &'a [u8],
-    /// Further facts for the profile, and whom it was forwarded to.
+    /// Further facts for the profile, and the server that the request was forwarded to.
     pub facts: Facts,
-    /// The origin asked, or empty.
+    /// The origin that was asked, or empty.
     pub peer: &'a [u8],
     /// Our Cache-Status value.
     pub cache_status: &'a [u8],
-    /// What the operator's rules call it.
+    /// The tag that the operator's rules gave the request.
     pub tag: Option<Tag>,
 }
 
 impl Finished<'_> {
-    /// The route that took it.
+    /// The route that matched.
     fn route(&self) -> Option<&RouteState> {
         self.listener.routes.get(self.route?)
     }
@@ -88,7 +88,7 @@ impl Worker {
             done.listener.edition.rule_counts.tagged(tag);
         }
         self.counters.staged(done.class, &done.stages.0);
-        // A member of our cluster is no origin.
+        // A cluster member is not an origin.
         if !matches!(done.facts.hierarchy, Hierarchy::None | Hierarchy::Node) {
             self.note_origin(done);
         }
@@ -141,7 +141,7 @@ impl Worker {
         }
     }
 
-    /// Hashes of what the request is about, if the profile is to have them.
+    /// Hashes of the key, client and server, if the profile is to contain them.
     fn names(&self, done: &Finished<'_>) -> Option<Names> {
         let logs = &done.listener.edition.plan.logs;
         let is_wanted = logs.profile_keys && self.shared.events.are_wanted();
@@ -155,7 +155,7 @@ impl Worker {
         })
     }
 
-    /// The primary hash of a resource, hashed once more, under a secret that no sibling is told; 0 stays 0, *there is none*.
+    /// The primary hash of a resource, hashed again with a secret that siblings do not know; 0 stays 0, *there is none*.
     fn hash_of_key(&self, primary: u64) -> u64 {
         match primary {
             0 => 0,
@@ -163,10 +163,10 @@ impl Worker {
         }
     }
 
-    /// A client's address, hashed under the same secret; never 0, which stands for *not recorded*.
+    /// A client's address, hashed with the same secret; never 0, which means *not recorded*.
     fn hash_of_client(&self, client: IpAddr) -> u32 {
         let mut bytes = [0; 17];
-        // So that no address has the hash of a key.
+        // This prefix keeps addresses and keys from sharing a hash.
         bytes[0] = b'@';
         bytes[1..].copy_from_slice(&match client.to_canonical() {
             IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
@@ -175,7 +175,7 @@ impl Worker {
         (self.pseudonyms.of(&bytes) as u32).max(1)
     }
 
-    /// Host and port of a server, hashed under the same secret; 0: there is none.
+    /// Host and port of a server, hashed with the same secret; 0: there is none.
     fn hash_of_server(&self, server: Option<&(Arc<str>, u16)>) -> u32 {
         server.map_or(0, |(host, port)| {
             let (host, port) = (&**host, Some(*port));
@@ -184,8 +184,8 @@ impl Worker {
         })
     }
 
-    /// Notes how long the origin of a finished request took. An origin that is not one of a route is told by name only where the
-    /// names of what is asked for are counted anyway.
+    /// Records how long the origin of a finished request took. An origin that is not a route's is recorded by name only if the names
+    /// of requested resources are counted anyway (`shared.top`).
     fn note_origin(&self, done: &Finished<'_>) {
         let name = match done.route() {
             Some(route) => Some(&*route.origin),

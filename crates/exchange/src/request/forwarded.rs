@@ -1,16 +1,16 @@
 //! The fields that describe the client to an origin: `X-Forwarded-For`, `X-Forwarded-Proto`, `X-Forwarded-Host`.
 //!
-//! Applications trust these fields, so a client's own must not reach an application behind a reverse listener: a forged
-//! `X-Forwarded-Host` ends up in links, and these in the cache. *Replace*, the default there, drops all of them and writes
+//! Applications trust these fields, so the client's own values must not reach an application behind a reverse listener: a forged
+//! `X-Forwarded-Host` ends up in links, and the links in the cache. *Replace*, the default there, drops all of them and writes
 //! what the proxy knows. *Append* is for a listener whose clients are trusted proxies. *None*, the default of forward
 //! listeners, leaves the fields as they are: the proxy adds nothing about its clients.
 //!
-//! `Forwarded` (RFC 7239) says the same in another syntax. If both are there an application believes the one it finds first,
-//! so there should be one: *replace* drops `Forwarded` and adds none, since applications read the older fields. *Append* adds
-//! to it if a proxy in front has begun it.
+//! `Forwarded` (RFC 7239) carries the same facts in another syntax. If both are present, an application believes the one it finds
+//! first, so only one should be sent: *replace* drops `Forwarded` and adds none, since applications read the older fields. *Append*
+//! extends `Forwarded` if a proxy in front has begun it.
 //!
-//! The fields are written before the look-up, so that a response that varies by them is chosen by the values that its origin
-//! would see. Otherwise they are not part of the key, and a shared fetch carries those of its first client. The host is sent
+//! The fields are written before the look-up, so that a response that varies by them is selected by the values that its origin
+//! would see. Apart from that they are not part of the key, and a shared fetch carries those of its first client. The host is sent
 //! only if it is part of the key (`target::Place::client_host`).
 //!
 //! Not known here: the client's identity, the cache.
@@ -21,18 +21,18 @@ use fields::Fields;
 
 use plan::Forwarded;
 
-/// What is known of the client of a request.
+/// The facts about a request's client that the fields tell.
 #[derive(Clone, Copy)]
 pub struct Known<'a> {
-    /// Its address.
+    /// The client's address.
     pub client: IpAddr,
-    /// The host that it asked for.
+    /// The host that the client asked for.
     pub host: Option<&'a str>,
-    /// Its connection is encrypted.
+    /// Is the client's connection encrypted?
     pub is_https: bool,
 }
 
-/// Writes the request's fields from what is known of its client.
+/// Writes the client's facts into the request's fields.
 pub fn tell(fields: &mut Fields, how: Forwarded, known: Known<'_>) {
     let Known { client, host, .. } = known;
     let proto = if known.is_https { "https" } else { "http" };
@@ -44,7 +44,7 @@ pub fn tell(fields: &mut Fields, how: Forwarded, known: Known<'_>) {
         Forwarded::None => {}
         Forwarded::Replace => fields.retain(|name, _| !speaks_of_client(name)),
         Forwarded::Append => {
-            // No proxy writes them like this.
+            // No proxy writes these names with `_`, so such a field is the client's own.
             fields.retain(|name, _| !name.contains(&b'_') || !speaks_of_client(name));
             append(fields, b"Forwarded", || element(&client, host, proto));
         }
@@ -61,7 +61,7 @@ pub fn tell(fields: &mut Fields, how: Forwarded, known: Known<'_>) {
     }
 }
 
-/// An address as text. That of IPv4 is written here, because formatting it costs ten times as much.
+/// An address as text. IPv4 is formatted by hand, because the standard formatting costs ten times as much.
 fn text_of(address: IpAddr) -> String {
     let IpAddr::V4(v4) = address else {
         return address.to_string();
@@ -80,7 +80,7 @@ const FOR: &[u8] = b"X-Forwarded-For";
 const PROTO: &[u8] = b"X-Forwarded-Proto";
 const HOST: &[u8] = b"X-Forwarded-Host";
 
-/// Adds a member to a list field if the request has the field. Returns whether it did.
+/// Adds a member to a list field if the request has that field. Returns whether the request had it.
 fn append(fields: &mut Fields, name: &[u8], member: impl FnOnce() -> String) -> bool {
     if !fields.contains(name) {
         return false;

@@ -1,6 +1,6 @@
-//! What may happen to a request that is no plain, fresh hit in memory, in order.
+//! The steps of a request that is not a plain, fresh hit in memory, in order.
 //!
-//! A step that answers the request is the last one.
+//! The first step that answers the request ends the list.
 
 use crate::{
     conn::{port_purge, switch},
@@ -20,7 +20,7 @@ pub async fn handle(ex: &mut Exchange<'_>, incoming: Incoming) -> After {
     }
 }
 
-/// `Err`: a step before the last has answered it.
+/// `Err`: a step before the last has answered the request.
 async fn answered(ex: &mut Exchange<'_>, mut incoming: Incoming) -> Result<After, After> {
     incoming.clean(ex.worker.shared.cluster.is_some(), ex.member.is_some());
     refusing::barred(ex, &incoming).await?;
@@ -35,7 +35,7 @@ async fn answered(ex: &mut Exchange<'_>, mut incoming: Incoming) -> Result<After
     let wanted = wanting::want_or_refuse(ex, incoming).await?;
     paying::admit(ex, has_passed).await?;
     Ok(match wanted.passes_by() {
-        // Boxed, so that the future of every request stays small; so are all the ways less travelled.
+        // Boxed, so that the future of every request stays small. The other rare ways are boxed for the same reason.
         Some(why) => Box::pin(pass::answer(ex, &wanted, why)).await,
         None => cached::answer(ex, &wanted, MayWait::ForAll).await,
     })

@@ -1,13 +1,13 @@
-//! HEAD requests that go to the origin, and what their answers mean for stored answers to GET.
+//! HEAD requests that go to the origin, and what their answers say about stored responses to GET.
 //!
-//! HEAD is answered from a stored GET where that is fresh (`exchange`). Else it is passed on as it is. A 200 is the head
-//! of what GET would have brought (RFC 9111 §4.3.5): if it describes the stored response, that is freshened with it, as
-//! with a 304; if it speaks of another one, what is stored is stale from then on, and the next GET asks the origin. If
-//! the origin fails, the stored response's head may be served as its body might be.
+//! A fresh stored GET response answers HEAD (`exchange`). Otherwise HEAD is passed on. A 200 answer is the head that GET would have
+//! brought (RFC 9111 §4.3.5). If the answer describes the stored response, it freshens that response, as a 304 does; if it describes
+//! another one, the stored response becomes stale, and the next GET asks the origin. If the origin fails, the stored response's head
+//! may be served under the same rules as its body.
 //!
-//! Only what was stored before the HEAD was sent is touched, and only the variant that it would have chosen. Fields
-//! update a stored response only if the HEAD's own answer could have been stored for everybody: else a cookie meant
-//! for one would be kept for all.
+//! Only a response stored before the HEAD was sent is touched, and only the variant that the HEAD would have selected. Its fields
+//! are updated only if the HEAD's own answer could have been stored for everybody: otherwise a cookie meant for one client would
+//! be kept for all.
 
 use std::rc::Rc;
 
@@ -26,7 +26,7 @@ use crate::{
 };
 use cache::object::Object;
 
-/// Brings what is stored in line with an answer to HEAD. `began`: the invalidation sequence when it was sent.
+/// Updates or expires the stored response after an answer to HEAD. `began`: the invalidation sequence when the HEAD was sent.
 pub async fn note(
     worker: &Rc<Worker>,
     listener: &ListenerState,
@@ -67,7 +67,7 @@ pub async fn note(
     prepare::republish(&worker.storage, &object, began.min(found.began));
 }
 
-/// The stored response with the fields of the HEAD's; `None` if they may not be kept.
+/// The stored response with the HEAD answer's fields; `None` if these may not be kept.
 fn freshened(
     storage: &Storage,
     listener: &ListenerState,
@@ -99,7 +99,7 @@ fn freshened(
         };
         httpcache::storable(&request, &answer, &decision.rules).is_ok()
     };
-    // Its cookies are its asker's, where the rules take them from what is stored.
+    // If the rules strip Set-Cookie from stored responses, the client's own cookies do not count against storing.
     let its_own = match decision.strip_set_cookie {
         true => &prepare::without_cookies(&response.fields),
         false => &response.fields,
@@ -110,7 +110,7 @@ fn freshened(
     (may_be_kept && storable(its_own) && storable(&after) && same_vary).then_some(fresh)
 }
 
-/// The head of a stale stored response, when the origin failed and the rules allow it. `failure`: as [`stored::on_error`] has it.
+/// Answers with the head of a stale stored response if the origin failed and the rules allow it. `failure`: see [`stored::on_error`].
 pub async fn instead(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,

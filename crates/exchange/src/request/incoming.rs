@@ -1,6 +1,6 @@
-//! A request whose head was parsed, and what its connection has found out before it goes the long way.
+//! A request with a parsed head, and what the short way has found out about it.
 //!
-//! Not known here: what becomes of it.
+//! Not known here: how the request is answered.
 
 use bytes::Bytes;
 use http1::RequestView;
@@ -12,34 +12,34 @@ use cache::preloaded::Preloaded;
 use cluster::forwarded;
 use rules::rulebook::MetBy;
 
-/// A request whose head was parsed.
+/// A request with a parsed head.
 pub struct Incoming {
     /// Its head.
     pub head: RequestHead,
-    /// How long the head was.
+    /// Length of the head.
     pub head_bytes: usize,
     /// When its first byte was seen.
     pub began: Instant,
     /// When the connection was accepted, for the first request on it.
     pub accepted: Option<Instant>,
-    /// The short way has waited for the disk in vain; nobody is to wait once more.
+    /// The short way has waited for the disk in vain, so the long way must not wait again.
     pub skips_disk: bool,
-    /// What the short way has read from disk is of another tag, and has this key.
+    /// The short way has found another tag's response on disk; this is its key.
     pub other: Option<Bytes>,
-    /// What the short way has read from disk, and may not serve as it is.
+    /// The short way has read this object from disk and may not serve it as it is.
     pub loaded: Option<Box<Preloaded>>,
-    /// What the short way has looked for in vain.
+    /// The short way has looked for this key and found nothing.
     pub absent: Option<Absent>,
-    /// The operator's rules that it meets, once they were asked.
+    /// The operator's rules that match, once they were evaluated.
     pub met: Option<MetBy>,
-    /// It is refused for what is said of its client.
+    /// Why the request is refused because of the client that a balancer names.
     pub barred: Option<Barred>,
-    /// The short way has counted it at the quotas of each request.
+    /// The short way has already counted the request at the per-request quotas.
     pub has_passed: bool,
 }
 
 impl Incoming {
-    /// A head that was parsed; its first byte was seen at `began`.
+    /// A parsed head whose first byte was seen at `began`.
     pub fn new(view: &RequestView<'_, '_>, began: Instant, accepted: Option<Instant>) -> Incoming {
         Incoming {
             accepted,
@@ -47,7 +47,7 @@ impl Incoming {
         }
     }
 
-    /// A head of its own, which was so many bytes long.
+    /// An owned head that was `head_bytes` long on the wire.
     pub fn of_head(head: RequestHead, head_bytes: usize, began: Instant) -> Incoming {
         Incoming {
             head,
@@ -66,7 +66,7 @@ impl Incoming {
 }
 
 impl Incoming {
-    /// Takes out what its client cannot mean: fields that are spoken between members of a cluster, and a body without a byte.
+    /// Removes what a client cannot mean: fields reserved for members of a cluster, and an empty body.
     pub fn clean(&mut self, is_in_cluster: bool, is_of_member: bool) {
         if is_in_cluster {
             forwarded::take_out(&mut self.head.fields, is_of_member);
@@ -82,25 +82,25 @@ impl Incoming {
     }
 }
 
-/// What was looked for, and is neither in memory nor on disk: so the long way need not look again.
+/// A key that is neither in memory nor on disk, so the long way need not look again.
 pub struct Absent {
     /// The request's key.
     pub key: Vec<u8>,
-    /// The hash of the name in it.
+    /// The hash of the key's name.
     pub hash: KeyHash,
 }
 
-/// Why a request is refused for what is said of its client.
+/// Why a request is refused because of the client that a balancer names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Barred {
-    /// The client that is named is not served.
+    /// This client is not served.
     NotServed,
-    /// Nobody can tell whom the balancer names.
+    /// The balancer's field cannot be parsed.
     Unreadable,
 }
 
 impl Barred {
-    /// Status and sentence of the answer, and its token of RFC 9209.
+    /// Status and sentence of the answer, and its error token (RFC 9209).
     pub fn answer(self) -> (u16, &'static str, &'static str) {
         match self {
             //= rfc9209 §2.3.17   a policy of the intermediary

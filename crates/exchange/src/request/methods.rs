@@ -1,11 +1,11 @@
-//! Methods that end here, and protocols that a client may switch to.
+//! Methods that the proxy answers itself, and protocols that a client may switch to.
 
 use message::{Framing, RequestHead, Seen};
 
 use crate::{listener::ListenerState, reply::After, request::exchange::Exchange};
 use plan::Role;
 
-/// Answers OPTIONS and TRACE that end here. `Err`: the request was one.
+/// Answers every TRACE, and each OPTIONS whose final recipient is this proxy. `Err`: the request is answered.
 //= rfc9110 §7.6.2   the recipient of Max-Forwards: 0 must not forward, and answers as the final recipient
 pub async fn end_here(ex: &mut Exchange<'_>, head: &RequestHead) -> Result<(), After> {
     match head.method.as_str() {
@@ -16,7 +16,7 @@ pub async fn end_here(ex: &mut Exchange<'_>, head: &RequestHead) -> Result<(), A
     }
 }
 
-/// `None` when it is to be passed on.
+/// `None`: the request is passed on.
 async fn final_recipient(ex: &mut Exchange<'_>, head: &RequestHead) -> Option<After> {
     let last = head
         .fields
@@ -25,7 +25,7 @@ async fn final_recipient(ex: &mut Exchange<'_>, head: &RequestHead) -> Option<Af
     ex.keep_open_without_body(head.framing);
     let allow = [allow(&ex.listener)];
     if head.method == "TRACE" {
-        // Reflecting a request shows a script the cookies it may not read; nobody needs it.
+        // A TRACE answer would show a script the cookies that it may not read; and TRACE has no use.
         return Some(ex.own(405, "TRACE is not served", &allow, Vec::new()).await);
     }
     match last || head.target == "*" {
@@ -46,7 +46,7 @@ pub fn allow(listener: &ListenerState) -> (&'static [u8], &'static [u8]) {
     (b"Allow", allowed)
 }
 
-/// Does the client take trailers?
+/// Does the client accept trailers?
 //= rfc9110 §10.1.4   `trailers` says so on behalf of all further recipients, too
 pub fn takes_trailers(head: &RequestHead) -> bool {
     let mut members = match head.seen.intersects(Seen::TE) {
@@ -56,7 +56,7 @@ pub fn takes_trailers(head: &RequestHead) -> bool {
     members.any(|member| member.eq_ignore_ascii_case(b"trailers"))
 }
 
-/// The protocols that a client asks to switch to, if it may.
+/// The protocols that a client asks to switch to, if that is allowed.
 pub fn asked_upgrade(head: &RequestHead) -> Option<Vec<u8>> {
     if !head.seen.intersects(Seen::UPGRADE) || head.framing != Framing::None {
         return None;
@@ -73,8 +73,8 @@ pub fn asked_upgrade(head: &RequestHead) -> Option<Vec<u8>> {
     may_switch_to(protocols).then(|| protocols.to_vec())
 }
 
-/// May a client ask the origin for these protocols? Other versions of HTTP it may not: behind the switch are further
-/// requests, which nobody here would look at. The field is dropped then, and the answer is an ordinary one.
+/// May a client ask the origin for these protocols? Not for other versions of HTTP: after the switch this proxy would not see further
+/// requests. Then the Upgrade field is dropped, and the answer is an ordinary one.
 //= rfc9110 §7.8   a server may ignore Upgrade; §7.6.1: it is for this hop alone
 pub fn may_switch_to(protocols: &[u8]) -> bool {
     fields::split_list(protocols).all(|protocol| {

@@ -1,11 +1,11 @@
-//! Which other resources the answer to an unsafe method names.
+//! Finds the other resources that the answer to an unsafe method names, for invalidation.
 //!
-//! Location and Content-Location speak of URIs. A forward proxy keeps what it stores under the very URIs that clients and
-//! origins speak of. A reverse one keeps it under the origin's, while an origin that knows its public name answers with
-//! that: so both readings are tried, and a public URI goes the way of a request for it, through the routes. Whether the
-//! public name is reached by http or https, in front of us, we are not told; either counts as the same origin.
+//! Location and Content-Location contain URIs. A forward proxy stores responses under the URIs that clients and origins use. A
+//! reverse proxy stores them under the origin's URI, while an origin that knows its public name may answer with that name. So both
+//! readings are tried, and a public URI is located like a request for it, through the routes. The proxy does not know whether
+//! clients reach the public name by http or https in front of it; either counts as the same origin.
 //!
-//! Not known here: how something is invalidated; which of the names are ours is `httpcache`'s to say.
+//! Not known here: how a resource is invalidated. `httpcache` decides which of the named URIs count.
 
 use fields::Fields;
 
@@ -16,7 +16,7 @@ use crate::{
 use plan::Role;
 use rules::key::{KEY_PREFIX, name_of_key};
 
-/// The URIs named by the response to this request, as they stand in keys.
+/// The URIs named by the response to this request, as keys contain them.
 //= rfc9111 §4.4   URIs in Location and Content-Location, if of the same origin
 pub fn named_uris(listener: &ListenerState, wanted: &Wanted, response: &Fields) -> Vec<String> {
     let own = name_of_key(&wanted.key).strip_prefix(KEY_PREFIX);
@@ -52,7 +52,7 @@ fn public_uri(scheme: &str, wanted: &Wanted) -> Option<String> {
     Some(format!("{scheme}://{host}{target}"))
 }
 
-/// What a public URI is called in keys.
+/// The URI in keys for a public URI.
 fn behind(listener: &ListenerState, wanted: &Wanted, public: &str) -> Option<String> {
     let path = message::Named::parse(public)?.path;
     let path = if path.starts_with('/') { path } else { "/" };

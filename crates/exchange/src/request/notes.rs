@@ -1,10 +1,10 @@
-//! What is noted of a request while it is answered, for its record.
+//! Collects the data for a request's record while the request is answered.
 //!
-//! All moments are counted from one: when the connection was accepted, for the first request on it, else when the first byte of the
-//! head was seen. What the server does is noted by a [`Trip`], which is read when the request ends; a stage that is going on then ends
-//! with the request.
+//! All times are relative to one moment: when the connection was accepted, for its first request, else when the first byte of the
+//! head was seen. A [`Trip`] measures the server's part and is read when the request ends; a stage still running then ends with the
+//! request.
 //!
-//! Not known here: what is answered, how a record is written.
+//! Not known here: how a request is answered, how a record is written.
 
 use base::clock::Instant;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use quota::Tolls;
 use record::facts::{Facts, Stages, SwapIn, SwapOut};
 use rules::rulebook::Tag;
 
-/// What is noted of a request while it is answered.
+/// The data collected for a request's record.
 pub struct Notes {
-    /// When it began: its stages are counted from here.
+    /// When the request began; its stages are relative to this moment.
     pub began: Instant,
     /// When its first byte was seen.
     pub seen: Instant,
@@ -32,37 +32,37 @@ pub struct Notes {
     pub stages: Stages,
     /// Facts so far.
     pub facts: Facts,
-    /// The number of the route that took it, on a reverse listener.
+    /// The number of the route that matched, on a reverse listener.
     pub route: Option<usize>,
-    /// What it asks.
+    /// The request, for the access log.
     pub asking: Kept,
     /// The origin that was asked.
     pub origin: Option<Arc<str>>,
-    /// What became of it.
+    /// How the request was answered.
     pub class: Class,
-    /// Content-Type of its answer.
+    /// The answer's Content-Type.
     pub content_type: Vec<u8>,
-    /// Our Cache-Status in it.
+    /// The answer's Cache-Status.
     pub cache_status: Vec<u8>,
-    /// What the operator's rules call it.
+    /// The tag that the operator's rules gave the request.
     pub tag: Option<Tag>,
-    /// What its answer's fields are changed by, if a rule says so.
+    /// The changes to the answer's fields, if a rule makes any.
     pub changing: Option<Box<Changing>>,
-    /// The quotas that are about it.
+    /// The quotas that apply to the request.
     pub tolls: Tolls,
-    /// The host that is asked for, if there are any.
+    /// The host asked for, if any quotas apply.
     pub host: Box<str>,
-    /// Whose bytes are counted when it ends.
+    /// The quotas and payers whose bytes are counted when the request ends.
     pub bill: Option<Box<Bill>>,
-    /// Whose the bytes of its answer are, as the ledger counts.
+    /// The holder to whom the ledger attributes the answer's bytes.
     pub holder: Option<Arc<Holder>>,
-    /// What counts for the whole record that is read from disk, until it is there.
+    /// Ledger entry for the whole record being read from disk, until the read is done.
     pub room: Option<Lot>,
     trip: Option<Trip>,
     waiting: Option<Waiting>,
 }
 
-/// Waiting for what another request has asked for.
+/// The wait for a fetch that another request started.
 #[derive(Clone, Copy)]
 struct Waiting {
     start: Instant,
@@ -71,8 +71,8 @@ struct Waiting {
 }
 
 impl Notes {
-    /// Of a request that asks this; its head is parsed now, its first byte was `seen` then. `accepted`: when its connection was, if it
-    /// is the first on it.
+    /// For a request whose head is parsed now and whose first byte arrived at `seen`. `accepted`: when its connection was accepted, for
+    /// the first request on it.
     pub fn new(asking: Kept, seen: Instant, accepted: Option<Instant>) -> Notes {
         let mut notes = Notes {
             began: accepted.unwrap_or(seen),
@@ -101,7 +101,7 @@ impl Notes {
         notes
     }
 
-    /// Notes an answer that has begun elsewhere.
+    /// Takes over the data of an answer that the short way has begun.
     pub fn begun(
         &mut self,
         class: Class,
@@ -114,31 +114,31 @@ impl Notes {
         self.cache_status = cache_status.to_vec();
     }
 
-    /// Notes a stage: when it began, when its first byte was there, when it was over.
+    /// Records a stage: its start, first byte and end.
     pub fn stage(&mut self, name: StageName, start: Instant, first: Instant, end: Instant) {
         self.stages.set(name, self.began, start, first, end);
     }
 
-    /// Notes reads of the device.
+    /// Records reads from the device.
     pub fn swapped_in(&mut self, read: SwapIn) {
-        // Of a large object the head may be in memory and its fragments not.
+        // The head of a large object may be in memory while its fragments are on disk.
         if self.class == Class::MemoryHit {
             self.class = Class::DiskHit;
         }
         self.facts.swapped_in(&mut self.stages, self.began, read);
     }
 
-    /// Notes what was given to the store.
+    /// Records writes to the store.
     pub fn swapped_out(&mut self, out: SwapOut) {
         self.facts.swapped_out(&mut self.stages, self.began, out);
     }
 
-    /// The server at this host is asked, says the access log.
+    /// Sets the origin for the access log.
     pub fn asks(&mut self, host: &Arc<str>) {
         self.origin = Some(Arc::clone(host));
     }
 
-    /// Where it is noted what asking a server takes, on behalf of this request.
+    /// The trip that measures requests to servers on behalf of this request.
     pub fn trip(&mut self) -> Trip {
         let holder = &self.holder;
         self.trip
@@ -146,13 +146,13 @@ impl Notes {
             .clone()
     }
 
-    /// Its answer is, or is a part of, an object of so many bytes, head and body. Of several the largest counts: a head whose body is
-    /// still to come says less.
+    /// The answer is, or is part of, an object of `object_bytes`, head and body. The largest value counts: a head whose body is still
+    /// to come gives a smaller one.
     pub fn is_of(&mut self, object_bytes: u64) {
         self.facts.object_bytes = self.facts.object_bytes.max(object_bytes);
     }
 
-    /// Waits for what another request has asked for.
+    /// Begins a wait for a fetch that another request started.
     pub fn waits(&mut self) {
         let now = Instant::now();
         let waiting = self.waiting.get_or_insert(Waiting {
@@ -163,14 +163,14 @@ impl Notes {
         (waiting.head, waiting.end) = (None, None);
     }
 
-    /// The head of that is there.
+    /// The head of the awaited fetch has arrived.
     pub fn hears_head(&mut self) {
         if let Some(waiting) = &mut self.waiting {
             waiting.head = Some(Instant::now());
         }
     }
 
-    /// Waiting was over then, or with the head.
+    /// Ends the wait at this moment, or at the head's arrival.
     pub fn waits_no_more(&mut self, at: Option<Instant>) {
         if let Some(waiting) = &mut self.waiting
             && waiting.end.is_none()
@@ -179,29 +179,29 @@ impl Notes {
         }
     }
 
-    /// It reads no more of this fetch, which is its own or another's.
+    /// Stops reading this fetch, which is the request's own or another's.
     pub fn reads_no_more(&mut self, flight: &Flight, is_anothers: bool) {
         if let Some(out) = flight.swap_out().filter(|_| !is_anothers) {
             self.swapped_out(out);
         }
-        // While more is to come, its own part came until now: the wait ends with the request.
+        // While more is to come, the wait lasts until the request ends.
         if let Some(at) = flight.last_byte() {
             self.waits_no_more(Some(at));
         }
     }
 
-    /// What was asked for so far was in vain, and is left to others; whoever is asked next is asked anew.
+    /// The requests to servers so far were in vain and stay recorded; the next server gets a trip of its own.
     pub fn asks_elsewhere(&mut self) {
         self.waits_no_more(None);
         self.trip = self.trip.take().map(|trip| trip.apart());
     }
 
-    /// Does it share another request's answer? Then what that does is not its own.
+    /// Does the request share another request's fetch? Then the fetch's stages are not its own.
     pub fn shares(&self) -> bool {
         self.waiting.is_some_and(|waiting| waiting.end.is_none())
     }
 
-    /// The answer ended before its end, on whose side?
+    /// The answer was cut short, by the client or by the origin. Only the first of the two causes counts.
     pub fn is_cut(&mut self, by_client: bool) {
         let (aborted, other) = match by_client {
             true => (Flags::CLIENT_ABORTED, Flags::ORIGIN_ABORTED),
@@ -212,7 +212,7 @@ impl Notes {
         }
     }
 
-    /// When a request whose answer this is ended. The clock is not read again after a hit: its last byte was its end.
+    /// When the request with this answer ended. A hit ends with its last byte, so the clock is not read again.
     pub fn ended(&self, sent: &Sent) -> Instant {
         match sent.taken {
             Some((_, last)) if self.trip.is_none() && self.waiting.is_none() && !sent.is_gone => {
@@ -222,7 +222,7 @@ impl Notes {
         }
     }
 
-    /// The request has ended: notes the stages that others have measured, and those that were going on.
+    /// Closes the notes when the request ends: takes over the trip's measurements, and ends running stages.
     pub fn close(&mut self, sent: &Sent, ended: Instant) {
         let began = self.began;
         let is_whole = !self.facts.flags.contains(Flags::ORIGIN_ABORTED);
@@ -236,7 +236,7 @@ impl Notes {
             && is_whole
             && self.facts.flags.contains(Flags::ORIGIN_ABORTED)
         {
-            // It was answered from what is stored, because the origin failed: this answer is whole.
+            // The origin failed and a stored response was served in its place, so this answer is whole.
             self.facts.was_saved = true;
             self.facts.flags = self.facts.flags.without(Flags::ORIGIN_ABORTED);
         }
@@ -253,7 +253,7 @@ impl Notes {
         }
     }
 
-    /// Notes so many bytes that came from a server beside its answers.
+    /// Counts bytes received from a server outside of its responses.
     pub fn received(&self, bytes: u64) {
         if let Some(trip) = &self.trip {
             trip.received(usize::try_from(bytes).unwrap_or(usize::MAX));

@@ -1,6 +1,6 @@
-//! A request as it goes on to an origin.
+//! The request that is sent to an origin.
 //!
-//! Not known here: where it goes, which client asked.
+//! Not known here: the destination's connection, the client.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use message::{RequestHead, Seen, Version};
 use crate::{edition::Edition, mirror::settings::asks_for_less, request::target::Asked};
 use http1::head_lines;
 
-/// Request line, Host first (RFC 9110 §7.2), the fields, our Via. `version`: that of the client's request.
+/// The request's head: request line, Host first (RFC 9110 §7.2), the fields, our Via. `version`: that of the client's request.
 pub fn request(
     edition: &Edition,
     method: &str,
@@ -39,7 +39,7 @@ pub fn request(
     out
 }
 
-/// The client's fields, without what is for this hop alone.
+/// The client's fields without the hop-by-hop ones.
 pub fn end_to_end(request: &Fields) -> Fields {
     let mut fields = request.clone();
     message::remove_hop_by_hop(&mut fields);
@@ -47,14 +47,14 @@ pub fn end_to_end(request: &Fields) -> Fields {
     fields
 }
 
-/// Asks for this part.
+/// Sets the Range field to this part.
 pub fn set_range(fields: &mut Fields, spec: RangeSpec) {
     let mut value = Vec::new();
     spec.write(&mut value);
     fields.set(b"Range", &value);
 }
 
-/// Says that trailers are welcome.
+/// Asks for trailers.
 //= rfc9110 §10.1.4   TE is for this hop alone, so Connection names it; trailers are passed on
 pub fn ask_for_trailers(fields: &mut Fields) {
     fields.push(b"Connection", b"TE");
@@ -69,7 +69,7 @@ pub fn plain_fields(request: &Fields) -> Fields {
     fields
 }
 
-/// What we add to Via for a message that came in this version.
+/// Our Via member for a message received in this version.
 //= rfc9110 §7.6.3   received-protocol is that of the message received, not of the one sent
 pub fn via_of(edition: &Edition, version: Version) -> Cow<'_, [u8]> {
     match version {
@@ -88,7 +88,7 @@ fn own_via_name(edition: &Edition) -> &[u8] {
     line.get(b"Via: 1.1 ".len()..).unwrap_or_default()
 }
 
-/// Has this request been here before?
+/// Has this proxy forwarded the request before?
 //= rfc9110 §7.6.3   Via shows a loop
 //= rfc8586 §3   and so does CDN-Loop, if somebody on the way strips Via
 pub fn is_back(edition: &Edition, loop_id: &str, head: &RequestHead) -> bool {
@@ -100,7 +100,7 @@ pub fn is_back(edition: &Edition, loop_id: &str, head: &RequestHead) -> bool {
                 .any(|id| id == loop_id.as_bytes())
 }
 
-/// Is this member of a Via field one that we wrote?
+/// Did this proxy write this member of a Via field?
 fn is_own_via(edition: &Edition, hop: &[u8]) -> bool {
     let version = |version: &[u8]| hop.strip_prefix(version) == Some(own_via_name(edition));
     version(b"1.1 ") || version(b"1.0 ") || version(b"2.0 ")

@@ -1,8 +1,8 @@
-//! Paying: what a request does before it is answered, and before an origin is asked for it.
+//! Counts a request at its quotas, before it is answered and before an origin is asked.
 //!
-//! A quota is asked at once. If its turn comes later and the quota delays, the request waits, and leaves if its client does.
+//! If a quota is used up and delays requests, the request waits for its turn, or until its client leaves.
 //!
-//! Limits: [`DELAYED_MAX`] requests wait at a time, for at most [`plan::Quota::DELAY_MAX`](plan::Quota::DELAY_MAX) each; a further one is refused.
+//! Limits: at most [`DELAYED_MAX`] requests wait, for at most [`plan::Quota::DELAY_MAX`](plan::Quota::DELAY_MAX) each; others are refused.
 
 use std::{
     rc::Rc,
@@ -28,12 +28,12 @@ use base::{
 use origin::trip::Trip;
 use quota::{Chosen, Full, Payer, Quota, Quotas, table::Place};
 
-/// Requests of the process that wait for their turn at a time. Each keeps its client's connection and some KiB.
+/// Maximum of requests in the process that wait for their turn. Each keeps its client's connection and some KiB.
 pub const DELAYED_MAX: usize = 1024;
 
 static DELAYED: AtomicUsize = AtomicUsize::new(0);
 
-/// A place among those that wait.
+/// A place among the waiting requests.
 struct Waiting;
 
 impl Waiting {
@@ -50,15 +50,15 @@ impl Drop for Waiting {
     }
 }
 
-/// Why a request does not go on.
+/// Why a request is not served.
 pub enum Stopped {
-    /// It is beyond a quota.
+    /// The request is beyond a quota.
     Beyond(Beyond),
-    /// Its client has gone while it waited.
+    /// The client has gone during the wait.
     Gone,
 }
 
-/// Counts a request at all of these quotas; it waits for its turn where a quota delays.
+/// Counts a request at all of these quotas; waits for its turn where a quota delays.
 async fn enter_in_turn(
     quotas: &Quotas,
     chosen: Chosen,
@@ -92,7 +92,7 @@ async fn enter_in_turn(
     Ok(entries)
 }
 
-/// Enters a quota, at once or after a wait. True: it has waited.
+/// Counts a request at one quota, at once or after a wait. True: it has waited.
 async fn turn(
     quota: &Arc<Quota>,
     key: u64,
@@ -103,7 +103,7 @@ async fn turn(
         let quota = Arc::clone(quota);
         Stopped::Beyond(Beyond { quota, full })
     };
-    // Asked before whether it can wait: a turn that is given must be taken.
+    // Try to enter first, before a place among the waiting is taken: a granted turn must be used.
     let first = quota.enter(key, Duration::ZERO);
     let full = match first {
         Ok((_, place)) => return Ok((place, false)),
@@ -116,7 +116,7 @@ async fn turn(
     };
     let deadline = Instant::now() + patience;
     loop {
-        // Registered before the count is looked at, so that no end of another is missed.
+        // Register before looking at the count, so that a place freed in between is not missed.
         let freed = quota.freed.notified();
         tokio::pin!(freed);
         freed.as_mut().enable();
@@ -124,7 +124,7 @@ async fn turn(
         let wait = match quota.enter(key, left) {
             Ok((wait, place)) if wait.is_zero() => return Ok((place, true)),
             Ok((wait, place)) => {
-                // The turn is ours, but later. If the client leaves it is lost, as it is for whoever was told to come later.
+                // The turn is granted for later. If the client leaves before, the turn is lost, as for a client that was told to retry later.
                 return match leave_or(reply, tokio::time::sleep(wait)).await {
                     true => Ok((place, true)),
                     false => Err(Stopped::Gone),
@@ -149,7 +149,7 @@ async fn turn(
     }
 }
 
-/// Waits. False: the client has gone meanwhile.
+/// Waits for `until`. False: the client has gone before.
 async fn leave_or(reply: &mut Reply<'_>, until: impl Future<Output = ()>) -> bool {
     tokio::select! {
         biased;
@@ -177,10 +177,10 @@ pub async fn admit(ex: &mut Exchange<'_>, has_passed: bool) -> Result<(), After>
     Ok(())
 }
 
-/// Counts a request to an origin before it is sent. `None`: no quota is about it.
+/// Counts a request to an origin before it is sent. `None`: no quota applies.
 ///
 /// # Errors
-/// It may not be sent.
+/// The request may not be sent.
 pub async fn miss(ex: &mut Exchange<'_>) -> Result<Option<Toll>, Stopped> {
     let chosen = ex.record.tolls.misses;
     if chosen.is_empty() {
@@ -192,19 +192,19 @@ pub async fn miss(ex: &mut Exchange<'_>) -> Result<Option<Toll>, Stopped> {
     Ok(Some(toll(entries, ex.record.trip())))
 }
 
-/// The same without waiting.
+/// Like [`miss`], without waiting.
 ///
 /// # Errors
-/// It may not be sent now.
+/// The request may not be sent now.
 pub fn miss_at_once(ex: &mut Exchange<'_>) -> Result<Option<Toll>, Beyond> {
     let trip = ex.record.trip();
     miss_now(ex, &trip)
 }
 
-/// The same for what is fetched behind the client's back.
+/// Like [`miss_at_once`], for a background fetch.
 ///
 /// # Errors
-/// It may not be sent now, and that is counted.
+/// The request may not be sent now; the refusal is counted.
 pub fn miss_behind(ex: &Exchange<'_>, trip: &Trip) -> Result<Option<Toll>, Beyond> {
     miss_now(ex, trip).inspect_err(Beyond::note)
 }
@@ -219,7 +219,7 @@ fn miss_now(ex: &Exchange<'_>, trip: &Trip) -> Result<Option<Toll>, Beyond> {
     Ok(Some(toll(entries, trip.clone())))
 }
 
-/// Answers a request that does not go on.
+/// Answers a request that a quota stopped.
 pub async fn refuse(ex: &mut Exchange<'_>, stopped: Stopped) -> After {
     let beyond = match stopped {
         Stopped::Gone => return ex.abandon(profile::Class::Error),
@@ -248,7 +248,7 @@ fn cache_status(edition: &Edition, line: &mut Vec<u8>) {
     httpcache::cache_status::CacheStatus::own(&edition.cache_name, line).detail("limit");
 }
 
-/// `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers): how much in how long, and when there is some again.
+/// `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers): the amount per window, and when there is quota again.
 fn fields(beyond: &Beyond) -> [String; 2] {
     let quota = &beyond.quota.plan;
     let (name, amount) = (&quota.name, quota.rate.amount);

@@ -1,27 +1,27 @@
-//! Purging: from the ways a person may name what is to go to the keys and predicates it is stored under.
+//! Purging: turns a URL, prefix or tag into the keys and predicates to invalidate.
 //!
-//! | what | how |
+//! | purged | how |
 //! |---|---|
-//! | one URL, in all its variants | each name it may be stored under, by its hash (`Cache::invalidate`) |
-//! | all URLs that begin so | a predicate (`cache::predicate`) |
-//! | all that carry a tag (`Surrogate-Key`, `Cache-Tag`) | a predicate |
-//! | *soft*: not gone, but stale | for one URL a mark beside its record (`Cache::doubt`), else a predicate |
+//! | one URL, in all its variants | each name that it may be stored under, by its hash (`Cache::invalidate`) |
+//! | all URLs with a prefix | a predicate (`cache::predicate`) |
+//! | all responses with a tag (`Surrogate-Key`, `Cache-Tag`) | a predicate |
+//! | *soft*: made stale, not removed | for one URL a mark beside its record (`Cache::doubt`), else a predicate |
 //!
-//! A purge takes effect for what is stored in memory and on disk, in all its variants, and for fetches, reads
-//! and promotions under way: what was asked for before the purge is not stored after it. So a purge that finds
-//! nothing has still done something, and answers 200 with `"purged": false`, not 404.
+//! A purge applies to responses in memory and on disk, in all their variants, and to fetches, reads and promotions in progress: a
+//! response requested before the purge is not stored after it. So a purge that finds nothing stored still has an effect, and
+//! answers 200 with `"purged": false`, not 404.
 //!
-//! It is acknowledged when it is certain to hold after a crash, too. If the disk does not take it within [`DURABLE_WAIT`], the
-//! answer is 503 with `"durable": false`: purged until the next crash, so ask again. If there is no room for one more predicate the
-//! answer is that too, with a reason: ask again. Of a prefix that makes several predicates the first may have been taken by then.
+//! A purge is acknowledged when it is durable. If the disk does not confirm it within [`DURABLE_WAIT`], the answer is 503 with
+//! `"durable": false`: the purge holds until the next crash, so the client should retry. If there is no room for another predicate, the
+//! answer is the same, with a reason. A prefix may need several predicates; the first ones may be in force by then.
 //!
-//! In a cluster it goes to all members. One that has a link and does not have it durably within [`DURABLE_WAIT`] makes the answer 503 and is
-//! named in `"missing"`; one that is away is named in `"away"` and will be told (`purging`).
+//! In a cluster a purge goes to all members. If a linked member does not confirm it within [`DURABLE_WAIT`], the answer is 503 and
+//! names the member in `"missing"`. A member without a link is named in `"away"` and gets the purge later (`purging`).
 //!
-//! The URL is taken as the client's (`http://www.example.org/a` on a reverse listener) and as the origin's, as it was typed and as the
-//! rules cut its query. All that is stored under these names goes, whichever listener stored it, also one that is no more.
+//! The URL is read as the client's (`http://www.example.org/a` on a reverse listener) and as the origin's, both as typed and with its
+//! query cut by the rules. Everything stored under these names is purged, whichever listener stored it, even one that no longer exists.
 //!
-//! Not known here: who may purge.
+//! Not known here: who is allowed to purge.
 
 use std::{rc::Rc, time::Duration};
 
@@ -45,32 +45,32 @@ use record::events::Events;
 /// How long a purge waits for the disk.
 const DURABLE_WAIT: Duration = Duration::from_secs(5);
 
-/// What is to go.
+/// What a purge's text names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
     /// One URL.
     Url,
-    /// All that begin so.
+    /// All URLs with this prefix.
     Prefix,
-    /// All that carry it.
+    /// All responses with this tag.
     Tag,
 }
 
-/// A purge as it was asked for.
+/// A purge as it was requested.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Order {
-    /// What the text is.
+    /// What `text` names.
     pub what: What,
     /// URL, beginning of URLs, or tag.
     pub text: String,
-    /// Stale instead of gone?
+    /// Make responses stale instead of removing them?
     pub soft: bool,
-    /// By whose names it is meant.
+    /// Whose names the URL may be.
     pub names: Names,
 }
 
 impl Order {
-    /// One URL is to go.
+    /// Removes one URL.
     pub fn of_url(url: &str) -> Order {
         Order {
             what: What::Url,
@@ -81,30 +81,30 @@ impl Order {
     }
 }
 
-/// What a purge did, as it is answered.
+/// The result of a purge, as the answer shows it.
 #[derive(Debug, Default, Serialize, PartialEq, Eq)]
 pub struct Purged {
-    /// Was anything there? Of a prefix or a tag that is not known: what is stored is compared when it is read.
+    /// Was anything stored? Not known for a prefix or a tag: stored responses are compared with the predicate when they are read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub purged: Option<bool>,
-    /// Will it hold after a crash?
+    /// Does the purge survive a crash?
     pub durable: bool,
-    /// Why it will not.
+    /// Why it is not durable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
-    /// Only made stale?
+    /// Were responses only made stale?
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub soft: bool,
-    /// As it was asked.
+    /// The URL of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// As it was asked.
+    /// The prefix of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
-    /// As it was asked.
+    /// The tag of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
-    /// Of a cluster.
+    /// The members of the cluster that do not have the purge yet.
     #[serde(flatten)]
     pub members: MembersTold,
 }
@@ -112,15 +112,15 @@ pub struct Purged {
 /// The other members of a cluster that do not have a purge yet, by name.
 #[derive(Debug, Default, Serialize, PartialEq, Eq)]
 pub struct MembersTold {
-    /// They have a link and did not say in time that it is durable there: ask again.
+    /// Linked members that did not confirm in time that the purge is durable; the client should retry.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
-    /// They are away, and will be told before they serve what they have stored.
+    /// Members without a link. They get the purge before they serve stored responses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub away: Vec<String>,
 }
 
-/// Purges, or says what is wrong with the order.
+/// Purges. `Err`: what is wrong with the order.
 pub async fn purge(
     shared: &Shared,
     listeners: &[Rc<ListenerState>],
@@ -152,7 +152,7 @@ pub async fn purge(
     Ok(done)
 }
 
-/// What is to go by these names, and the answer before anything is done.
+/// The change that an order makes, and the answer so far.
 fn resolved(
     listeners: &[Rc<ListenerState>],
     order: &Order,
@@ -176,7 +176,7 @@ fn resolved(
             let prefixes = prefixes(listeners, &order.text, order.names)?;
             change.patterns = prefixes.into_iter().map(Pattern::Prefix).collect();
             if order.text.contains('?') {
-                // What rules have made of such a URL has lost its query, or some of it.
+                // A rule may have cut such a URL's query, or part of it, so its key does not begin with the prefix.
                 let names = target::names_of_url(listeners, &order.text, order.names);
                 change.names = names.unwrap_or_default();
             }
@@ -190,7 +190,7 @@ fn resolved(
     Ok((change, done))
 }
 
-/// Tells the other members of the cluster, if there is one, and waits until they have it.
+/// Tells the other members of the cluster, if there is one, and waits for their confirmation.
 async fn told(cluster: Option<&Cluster>, change: &Change, members: &mut MembersTold) {
     let Some(cluster) = cluster else {
         return;
@@ -199,13 +199,13 @@ async fn told(cluster: Option<&Cluster>, change: &Change, members: &mut MembersT
     members.missing = cluster.names_of(outcome.missing);
     members.away = cluster.names_of(outcome.away);
     if outcome.is_unkept {
-        // Our own journal failed, so those who are away would not be told.
+        // Our own journal failed, so the members without a link would not get the purge later.
         let away = std::mem::take(&mut members.away);
         members.missing.extend(away);
     }
 }
 
-/// Marks it in the profile: what it was, not whom it was about.
+/// Marks the purge in the profile: its kind, not its text.
 fn note(events: &Events, order: &Order, durable: bool, began: Instant) {
     if events.are_wanted() {
         let what = match order.what {
@@ -228,7 +228,7 @@ const TOO_LONG: &str = "a prefix or tag of more than 1000 bytes cannot be purged
 
 const NO_ORDER: &str = "the query must be one of url=, prefix= and tag=, and soft=1 or not; what is behind them must be percent-encoded: & as %26, ? as %3F, = as %3D";
 
-/// All of them are short enough, or none is purged.
+/// The prefixes to purge. `Err` if any of them is too long.
 fn prefixes(
     listeners: &[Rc<ListenerState>],
     url: &str,
@@ -249,7 +249,7 @@ fn tag(text: &str) -> Result<Vec<u8>, &'static str> {
     if text.len() > TAG_BYTES_MAX {
         return Err(TOO_LONG);
     }
-    // A blank separates in Surrogate-Key, a comma in Cache-Tag; within the other field each may be part of a tag.
+    // Surrogate-Key separates tags by blanks, Cache-Tag by commas; each character may be part of a tag in the other field.
     let is_plain = !text.is_empty() && text.trim() == text && !text.contains(char::is_control);
     match is_plain {
         true => Ok(text.as_bytes().to_vec()),
@@ -266,8 +266,8 @@ pub fn url_of_target(target: &str) -> &str {
     }
 }
 
-/// What `DELETE /cache?...` is to forget: one of `url=`, `prefix=` and `tag=`, percent-encoded, `soft=1` before or behind it or
-/// not at all, and nothing else. (A URL with `&` that was not encoded would lose its tail without a word.)
+/// Parses the query of `DELETE /cache?...`: exactly one of `url=`, `prefix=` and `tag=`, percent-encoded, and at most one `soft=1`
+/// before or behind it. Anything else is refused: a URL with an unencoded `&` would silently lose its tail.
 pub fn order_of_query(query: Option<&str>) -> Result<Order, &'static str> {
     let kinds = [
         ("url=", What::Url),
@@ -298,15 +298,14 @@ pub fn order_of_query(query: Option<&str>) -> Result<Order, &'static str> {
     })
 }
 
-/// Decodes `%XX`, and nothing else (`+` stays). `None` if an escape is broken or its byte is not ASCII, which no URL
-/// contains.
+/// Decodes `%XX`, and nothing else (`+` stays). `None` if an escape is malformed or its byte is not ASCII, which no URL contains.
 pub fn percent_decode(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len());
     let mut parts = text.split('%');
     out.push_str(parts.next()?);
     for part in parts {
         let digits = part.get(..2)?;
-        // `from_str_radix` takes a sign, too.
+        // `from_str_radix` accepts a sign, too.
         if !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
             return None;
         }
@@ -498,7 +497,7 @@ mod tests {
         for &key in &keys {
             assert!(shared.cache.store.invalidated_since(key, began));
         }
-        // A marker is something that was there.
+        // A marker counts as something stored.
         let began = shared.cache.store.sequence(keys[1]);
         shared
             .cache

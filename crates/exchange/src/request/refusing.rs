@@ -1,4 +1,4 @@
-//! Refusals that no other step of a request makes.
+//! Refusals that do not belong to another step of a request.
 
 use message::RequestHead;
 
@@ -7,7 +7,7 @@ use crate::{
     request::{exchange::Exchange, incoming::Incoming, onward},
 };
 
-/// Refuses a request for what is said of its client. `Err`: that was the answer.
+/// Refuses a request because of the client that a balancer names. `Err`: the request is refused.
 pub async fn barred(ex: &mut Exchange<'_>, incoming: &Incoming) -> Result<(), After> {
     let Some(barred) = incoming.barred else {
         return Ok(());
@@ -18,7 +18,7 @@ pub async fn barred(ex: &mut Exchange<'_>, incoming: &Incoming) -> Result<(), Af
     Err(ex.refuse(status, reason, Some(token)).await)
 }
 
-/// Refuses a request that has been here before. `Err`: that was the answer.
+/// Refuses a request that this proxy has forwarded before. `Err`: the request is refused.
 pub async fn circles(ex: &mut Exchange<'_>, head: &RequestHead) -> Result<(), After> {
     if !onward::is_back(ex.edition(), &ex.worker.shared.peers.loop_id, head) {
         return Ok(());
@@ -31,7 +31,7 @@ pub async fn circles(ex: &mut Exchange<'_>, head: &RequestHead) -> Result<(), Af
     Err(ex.refuse(502, reason, Some("proxy_loop_detected")).await)
 }
 
-/// The answer to `only-if-cached` when nothing is.
+/// Answers `only-if-cached` when no stored response may be served.
 pub async fn not_cached(ex: &mut Exchange<'_>) -> After {
     //= rfc9111 §5.2.1.7   504 when it cannot be answered from the cache
     let reason = "only-if-cached was asked for, and nothing stored may be served";

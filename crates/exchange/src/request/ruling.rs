@@ -1,12 +1,12 @@
-//! The operator's rules about a request are asked and carried out: it is served, refused, answered or sent elsewhere, and fields change.
+//! Evaluates the operator's rules for a request and carries them out: serve, refuse, answer or redirect it, and change its fields.
 //!
-//! Asked before anything else is done for a request: before the cache is looked at, before a name is resolved. The short way asks the same
-//! rulebook, and leaves whatever is not simply served to this one. A request that a member of our cluster forwards was asked about there.
+//! The rules come first, before the cache is looked at and before a name is resolved. The short way asks the same rulebook and leaves
+//! every request that is not simply served to this file. A request forwarded by a cluster member was evaluated there.
 //!
-//! A CONNECT has host and port, and no path, query or scheme: rules with such a condition do not fit. It is never answered with 2xx by a
-//! rule, which would look like a tunnel.
+//! A CONNECT has host and port but no path, query or scheme, so rules with such a condition do not match. No rule answers it with
+//! 2xx, which would look like a tunnel.
 //!
-//! Not known here: which rules fit (`rulebook`).
+//! Not known here: which rules match (`rulebook`).
 
 use std::rc::Rc;
 
@@ -30,7 +30,7 @@ use base::clock::Instant;
 use plan::{Canned, Text, Verdict};
 use rules::rulebook::{Met, MetBy, Question, edits::Values};
 
-/// Asks the rules. `Err`: they have answered the request.
+/// Evaluates the rules. `Err`: a rule has answered the request.
 pub async fn ask(ex: &mut Exchange<'_>, incoming: &mut Incoming) -> Result<(), After> {
     let listener = Rc::clone(&ex.listener);
     if listener.book.is_empty() {
@@ -41,7 +41,7 @@ pub async fn ask(ex: &mut Exchange<'_>, incoming: &mut Incoming) -> Result<(), A
         let met = met(ex, question);
         let ruled = listener.book.request(met.clone(), ex.member.is_none());
         (ex.record.tag, ex.record.changing) = (ruled.tag, None);
-        // A tunnel asks no further; for all others they are looked at again, with the key.
+        // A tunnel uses these quotas; every other request gets its quotas again when its key is made.
         ex.record.tolls = listener.tolls_of(&ruled.met);
         if ex.member.is_none() && listener.book.changes_answers(&ruled.met) {
             ex.record.changing = Some(Box::new(changing(ex, question, ruled.met)));
@@ -61,7 +61,7 @@ pub async fn ask(ex: &mut Exchange<'_>, incoming: &mut Incoming) -> Result<(), A
     }
 }
 
-/// The rules that a request meets.
+/// The rules that match a request.
 pub fn met(ex: &Exchange<'_>, question: &Question<'_>) -> MetBy {
     let listener = &ex.listener;
     if listener.book.is_empty() {
@@ -72,7 +72,7 @@ pub fn met(ex: &Exchange<'_>, question: &Question<'_>) -> MetBy {
     listener.book.met(&among, question)
 }
 
-/// Makes a question of a head. `None`: it names nothing that could be served, and is refused.
+/// Makes a question from a head. `None`: the head names nothing that can be served, and is refused later.
 pub fn with_question<T>(
     listener: &ListenerState,
     head: &RequestHead,
@@ -106,7 +106,7 @@ pub fn with_question<T>(
     Some(ask(&place.question(method, fields)))
 }
 
-/// What changes the fields of a request that meets these rules, and those of its answer.
+/// The changes that these rules make to the fields of a request and its answer.
 pub fn changing(ex: &Exchange<'_>, question: &Question<'_>, met: Met) -> Changing {
     let id = match &ex.record.changing {
         Some(changing) => changing.id,
@@ -115,7 +115,7 @@ pub fn changing(ex: &Exchange<'_>, question: &Question<'_>, met: Met) -> Changin
     Changing::of(&ex.listener, ex.peer.ip(), question, met, id)
 }
 
-/// Carries out what a rule decides.
+/// Carries out the decision of a rule.
 async fn decided(ex: &mut Exchange<'_>, head: &RequestHead, verdict: &Verdict) -> After {
     ex.keep_open_without_body(head.framing);
     let is_connect = head.method == "CONNECT";
@@ -193,7 +193,7 @@ fn url_of(ex: &Exchange<'_>, head: &RequestHead, to: &Text) -> Option<Vec<u8>> {
     })?
 }
 
-/// The URL of a redirect; `None` if what the client named makes none.
+/// The URL of a redirect; `None` if the client's values make no valid URL.
 pub fn url(values: &Values<'_>, to: &Text) -> Option<Vec<u8>> {
     let filled = values.fill(to)?;
     filled

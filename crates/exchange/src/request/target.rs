@@ -1,8 +1,8 @@
 //! The resource that a request names, its key, and the origin to ask.
 //!
-//! The effective URI (RFC 9110 §7.1) is made of target, Host and the listener's role. A forward listener takes it from an
-//! absolute target; a reverse one from Host and path, through its routes. With `pass-host` the URI has the client's host,
-//! because the origin may answer each host differently. Otherwise it has the origin's, so that invented Hosts cannot fill the
+//! The effective URI (RFC 9110 §7.1) comes from target, Host and the listener's role. A forward listener takes it from an absolute
+//! target; a reverse listener takes it from Host and path, through its routes. With `pass-host` the URI has the client's host, because
+//! the origin may answer each host differently. Otherwise it has the origin's host, so that invented Host values cannot fill the
 //! cache with copies.
 //!
 //! Keys: [`rules::key`].
@@ -38,7 +38,7 @@ use upstreams::Group;
 pub enum Misplaced {
     /// The target is malformed.
     Malformed(Reject),
-    /// An origin-form target on a forward listener: the client takes us for a web server.
+    /// An origin-form target on a forward listener: the client takes this proxy for a web server.
     NotAProxyRequest,
     /// No route matches this host and path.
     NoRoute,
@@ -82,7 +82,7 @@ pub struct Place<'a> {
     route: Option<&'a RouteState>,
     /// A forward listener's tag, with its TAB; it follows the name in the key.
     forward_tag: &'a [u8],
-    /// The request is for the server, not for a resource.
+    /// The request is for the server, not for a resource (`OPTIONS *`).
     is_server: bool,
 }
 
@@ -133,7 +133,7 @@ pub fn locate<'a>(
         named.path
     };
     if forward {
-        // Check before the cache, so that what another listener fetched from this port is not served here.
+        // Check before the look-up, so that a response that another listener fetched from this port is not served here.
         let to = named.port();
         if !listener.http_ports.contains(to) {
             return Err(Misplaced::Port(to));
@@ -154,7 +154,7 @@ pub fn locate<'a>(
         .and_then(|number| listener.routes.get(number))
         .ok_or(Misplaced::NoRoute)?;
     Ok(Place {
-        // That of the connection, whatever an absolute target says.
+        // The connection's scheme, whatever an absolute target says.
         tls: listener.is_https(),
         host,
         port,
@@ -203,7 +203,7 @@ impl Place<'_> {
         named.write(out);
     }
 
-    /// Writes the key of the stored GET, as the rule changes it, into an empty buffer. Returns the length of the name in it.
+    /// Writes the key of the stored GET into an empty buffer, changed as the rule says. Returns the length of the key's name.
     #[inline]
     pub fn write_key(&self, shape: Option<&Shape>, out: &mut Vec<u8>) -> usize {
         out.extend_from_slice(KEY_PREFIX);
@@ -219,7 +219,7 @@ impl Place<'_> {
         name_bytes
     }
 
-    /// The request as the operator's rules look at it.
+    /// The request in the form that the operator's rules match.
     #[inline]
     pub fn question<'q>(&'q self, method: &'q str, fields: &'q dyn FieldLines) -> Question<'q> {
         let scheme = Scheme::of_tls(self.tls);
@@ -233,7 +233,7 @@ impl Place<'_> {
         }
     }
 
-    /// What the operator's rules say of a plain GET by no client in particular: rules about clients do not hold.
+    /// The operator's rules for a plain GET without a client: rules about clients do not match.
     pub fn ruled_plain<'b>(&self, listener: &'b ListenerState, unix_ms: u64) -> Ruled<'b> {
         let nobody = Ipv4Addr::UNSPECIFIED.into();
         let among = listener.book.may_meet(nobody, listener.number, unix_ms);
@@ -241,12 +241,12 @@ impl Place<'_> {
         listener.book.request(met, false)
     }
 
-    /// The host that is asked for, without port, as the client wrote it.
+    /// The host asked for, without port, as the client wrote it.
     pub fn host(&self) -> &str {
         self.host
     }
 
-    /// Is its origin told of the client by a PROXY header?
+    /// Does a PROXY header tell the origin about the client?
     pub fn tells_client(&self) -> bool {
         self.route.is_some_and(|route| route.route.tells_client)
     }
@@ -302,7 +302,7 @@ impl Place<'_> {
         }
     }
 
-    /// The client's host and port, if the origin may see them: if they are part of the key. Otherwise an answer made for an
+    /// The client's host and port, if they are part of the key and so may be sent to the origin. Otherwise an answer made for an
     /// invented host would be stored for all clients.
     pub fn client_host(&self) -> Option<String> {
         let is_passed = self.route.is_some() && self.renamed().is_none();
@@ -317,7 +317,7 @@ impl Place<'_> {
     }
 }
 
-/// A path behind that of an origin.
+/// A path appended to an origin's base path.
 fn joined_path(base: &str, path: &str) -> String {
     //= rfc9112 §3.2.1   an empty path (`http://host?query`) is sent as "/"
     let slash = if path.starts_with('/') { "" } else { "/" };
@@ -329,17 +329,17 @@ fn joined_path(base: &str, path: &str) -> String {
 pub struct Asked {
     /// The origin.
     pub destination: Destination,
-    /// The PROXY header with which each connection to it begins, if it wants any.
+    /// The PROXY header that begins each connection to the origin, if it wants one.
     pub header: Option<Rc<[u8]>>,
-    /// The servers one of which is asked in its place.
+    /// The upstream whose servers are asked in the origin's place.
     pub upstream: Option<Arc<Group>>,
-    /// The client, if the server is chosen by it.
+    /// The client's address, if the server is chosen by it.
     pub client: Option<IpAddr>,
-    /// Target in origin form.
+    /// The target in origin form.
     pub target: String,
-    /// Value of Host.
+    /// The value of Host.
     pub host: Rc<str>,
-    /// What is done with the answer before anybody has it.
+    /// How the answer is verified, rewritten or filtered before it is used.
     pub mirror: Option<Rc<Mirror>>,
     /// Signs requests to the origin.
     pub signer: Option<Arc<Signer>>,

@@ -1,9 +1,9 @@
-//! What is counted at quotas for a request: its bytes, its fetches, its connection.
+//! Counts a request's bytes, fetches and connection at quotas.
 //!
-//! Of several quotas all must have room; what was counted for the first ones is given back if a later one refuses. A [`Bill`] notes
-//! whose bytes are counted; a [`Toll`] is held while an origin is asked. Both count when they know how much it was.
+//! If several quotas apply, all must have room; if a later one refuses, the earlier ones get their count back. A [`Bill`] notes
+//! at which quotas a request's bytes are counted. A [`Toll`] is held while an origin is asked. Both count when the amount is known.
 //!
-//! Not known here: waiting for a turn, what a client is told (`paying`).
+//! Not known here: waiting for a turn, the answer to the client (`paying`).
 
 use std::{
     net::IpAddr,
@@ -18,7 +18,7 @@ use plan::{Excess, What};
 use quota::{Chosen, Full, Payer, Quota, Quotas, table::Place};
 use rules::rulebook::Tag;
 
-/// What was counted at a quota.
+/// One count at a quota.
 pub(super) struct Entry {
     pub(super) quota: Arc<Quota>,
     pub(super) key: u64,
@@ -31,12 +31,12 @@ pub struct Beyond {
     pub(super) full: Full,
 }
 
-/// Whose bytes are counted when a request has been answered.
+/// The quotas at which a request's bytes are counted once it is answered.
 #[derive(Default)]
 pub struct Bill(Vec<(Arc<Quota>, u64)>);
 
 impl Bill {
-    /// Counts what was sent.
+    /// Counts the bytes sent.
     pub fn pay(&self, bytes: u64) {
         for (quota, key) in &self.0 {
             quota.owe(*key, bytes);
@@ -44,7 +44,7 @@ impl Bill {
     }
 }
 
-/// The right to ask an origin. What came is counted when it is dropped.
+/// The right to ask an origin. Dropping it counts the bytes received.
 pub struct Toll {
     entries: Vec<Entry>,
     trip: Trip,
@@ -52,7 +52,7 @@ pub struct Toll {
 }
 
 impl Toll {
-    /// The origin is not asked after all.
+    /// Takes the count back: the origin is not asked after all.
     pub fn give_back(mut self) {
         for entry in self.entries.drain(..) {
             entry.quota.give_back(entry.key, entry.place);
@@ -75,7 +75,7 @@ impl Drop for Toll {
     }
 }
 
-/// An open connection, as far as connections are counted.
+/// An open connection that is counted at quotas.
 pub struct Counted(Vec<Entry>);
 
 impl Drop for Counted {
@@ -89,7 +89,7 @@ impl Drop for Counted {
     }
 }
 
-/// Counts something at all of these quotas, or at none.
+/// Counts a request or connection at all of these quotas, or at none.
 pub(super) fn enter_all(
     quotas: &Quotas,
     chosen: Chosen,
@@ -137,10 +137,10 @@ pub(super) fn payer<'a>(
     }
 }
 
-/// On the short way: is a request within these quotas, at once? Then it is counted.
+/// On the short way: counts a request at these quotas if all have room at once.
 ///
 /// # Errors
-/// It is not, or not yet. The long way asks again.
+/// A quota has no room now. The long way asks again.
 pub fn passes(
     listener: &ListenerState,
     chosen: Chosen,
@@ -153,7 +153,7 @@ pub fn passes(
     Ok(bill(quotas, chosen, &payer))
 }
 
-/// The bill of a request, if bytes are counted.
+/// The bill of a request, if any quota counts its bytes.
 pub(super) fn bill(quotas: &Quotas, chosen: Chosen, payer: &Payer<'_>) -> Option<Box<Bill>> {
     let of_bytes = quotas
         .of(chosen)
@@ -173,7 +173,7 @@ pub(super) fn toll(entries: Vec<Entry>, trip: Trip) -> Toll {
     }
 }
 
-/// Counts a connection. `None`: there may be no more.
+/// Counts a connection. `None`: a quota refuses the connection.
 pub fn connection(listener: &ListenerState, client: IpAddr) -> Option<Counted> {
     let payer = payer(listener, client, "", None);
     let entered = enter_all(&listener.edition.quotas, listener.tolls.connections, &payer);
@@ -187,17 +187,17 @@ pub fn connection(listener: &ListenerState, client: IpAddr) -> Option<Counted> {
 }
 
 impl Beyond {
-    /// May what is stale be served in place of an answer?
+    /// May a stale response be served instead of a refusal?
     pub fn permits_stale(&self) -> bool {
         self.quota.plan.then == Excess::Stale
     }
 
-    /// Counts one that was not let through.
+    /// Counts a refused request.
     pub fn note(&self) {
         self.quota.counts.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whole seconds after which it is worth another try. `None`: it never is.
+    /// Whole seconds after which a retry is worthwhile. `None`: never.
     pub(super) fn retry_after_s(&self) -> Option<u64> {
         match self.full {
             Full::For(wait) => Some(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)),

@@ -1,4 +1,4 @@
-//! A request and the resource it names, once that is known.
+//! A request and the resource it names.
 
 use std::{cell::Cell, sync::Arc};
 
@@ -16,48 +16,48 @@ use rules::rulebook::Met;
 pub struct Wanted {
     /// The key of the stored GET.
     pub key: Vec<u8>,
-    /// The hash of the name in it.
+    /// The hash of the key's name.
     pub primary: KeyHash,
-    /// Whom to ask.
+    /// The origin to ask.
     pub asked: Asked,
-    /// The request but for its fields.
+    /// The request's head without its fields.
     pub head: RequestHead,
-    /// Its fields, but for those of the client's connection: shared, because the fetch outlives the request.
+    /// The request's fields without the hop-by-hop ones; shared, because the fetch outlives the request.
     pub request: Arc<Fields>,
-    /// Fields that a rule keeps from the origin, but not from a member of our cluster, whose rules look at them too; none without one.
+    /// Fields that a rule hides from the origin but not from a cluster member, whose own rules need them; empty without a cluster.
     pub withheld: Fields,
-    /// The member that has forwarded it does not want it to be fetched.
+    /// The member that forwarded the request will fetch a missing object itself.
     pub returns_lacking: bool,
-    /// The operator's rules it meets.
+    /// The operator's rules that match.
     pub met: Met,
-    /// They say that the cache is passed by.
+    /// A rule says to bypass the cache.
     pub bypass: bool,
-    /// How much it may demand.
+    /// How far the client's cache directives are heeded.
     pub client_directives: ClientDirectives,
-    /// What is stored and marked so is not for it ([`ListenerState::foreign`]).
+    /// Stored responses with one of these flags are not for this request ([`ListenerState::foreign`]).
     ///
     /// [`ListenerState::foreign`]: crate::listener::ListenerState::foreign
     pub foreign: StandingFlags,
-    /// Names and values of what a rule makes part of the key; empty if none does.
+    /// Names and values that a rule makes part of the key; empty if there are none.
     pub extras: Vec<u8>,
-    /// The look-up found a response of another tag under its name.
+    /// The look-up found a response of another tag under the same name.
     pub is_contested: Cell<bool>,
-    /// The protocols it asks to switch to, where it may.
+    /// The protocols that the client asks to switch to, if that is allowed.
     pub upgrade: Option<Vec<u8>>,
-    /// Its client takes trailers.
+    /// The client accepts trailers.
     pub takes_trailers: bool,
-    /// A moment ago nothing was stored under its key: the first look into the cache takes it.
+    /// The short way found nothing under the key just now; the first look-up takes this flag.
     pub is_absent: Cell<bool>,
-    /// Its disk was waited for in vain: nobody is to wait once more.
+    /// The short way has waited for the disk in vain, so no further wait is allowed.
     pub skips_disk: bool,
-    /// The key of what another tag has stored under the name, as the short way has read; the first look into the cache takes it.
+    /// The key of another tag's response under the same name, which the short way has read; the first look-up takes it.
     pub other: Cell<Option<Bytes>>,
-    /// What was read for it already; the first look into the cache takes it.
+    /// The object that the short way has read; the first look-up takes it.
     pub loaded: Cell<Option<Box<Preloaded>>>,
 }
 
 impl Wanted {
-    /// Why the cache has no part in it; `None`: it has.
+    /// Why the request bypasses the cache; `None`: it does not.
     pub fn passes_by(&self) -> Option<Forward> {
         let head = &self.head;
         let conditions = Seen::IF_MATCH.union(Seen::IF_UNMODIFIED_SINCE);
@@ -71,12 +71,12 @@ impl Wanted {
         }
     }
 
-    /// Does it only read?
+    /// Is the method GET or HEAD?
     pub fn is_read(&self) -> bool {
         matches!(self.head.method.as_str(), "GET" | "HEAD")
     }
 
-    /// Was it stored, or fetched, by a word that does not count for this request's listener?
+    /// Was the response stored because of cache fields that do not count for this listener?
     pub fn is_foreign(&self, standing: &Standing) -> bool {
         standing.flags.intersects(self.foreign)
     }

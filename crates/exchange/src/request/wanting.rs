@@ -1,6 +1,6 @@
-//! What a request wants: the resource it names, whom to ask for it, and what the operator's rules say of it.
+//! Resolves a request: the resource it names, the origin to ask, and the operator's rules for it.
 //!
-//! Fields that end here are gone from then on, and what a rule changes is changed: the variant is chosen by what the origin sees.
+//! Hop-by-hop fields are removed and rules are applied here, so that the variant is selected by the fields that the origin sees.
 //!
 //! Not known here: what is stored.
 
@@ -25,7 +25,7 @@ use crate::{
 };
 use plan::{Balance, Forwarded};
 
-/// What a request wants. `Err`: it names nothing that is served here, and was told so.
+/// Resolves a request. `Err`: the request names nothing that is served here, and is refused.
 pub async fn want_or_refuse(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, After> {
     let framing = incoming.head.framing;
     let is_coalesced = ex.reply.is_coalesced(incoming.head.host.as_deref());
@@ -38,7 +38,7 @@ pub async fn want_or_refuse(ex: &mut Exchange<'_>, incoming: Incoming) -> Result
         }
         Err(misplaced) => {
             let (status, reason) = misplaced.answer();
-            // What is malformed in one place may be so in another.
+            // After a malformed target, the rest of the connection cannot be trusted.
             let is_sound = !matches!(misplaced, Misplaced::Malformed(_));
             (ex.reply).keep_open_if(is_sound && framing == Framing::None);
             Err(ex.refuse(status, &reason, misplaced.detail_token()).await)
@@ -46,7 +46,7 @@ pub async fn want_or_refuse(ex: &mut Exchange<'_>, incoming: Incoming) -> Result
     }
 }
 
-/// What a request wants: the resource it names, and what the operator's rules say of it.
+/// Resolves a request to the resource it names and the operator's rules for it.
 pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplaced> {
     let mut head = incoming.head;
     let listener = &ex.listener;
@@ -59,15 +59,15 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
         .then(|| ruling::changing(ex, &question, ruled.met.clone()));
     let upgrade = methods::asked_upgrade(&head);
     let takes_trailers = methods::takes_trailers(&head);
-    // First of all: what the origin does not get to see selects nothing.
+    // Remove these first: a field that the origin does not see must not select a variant.
     message::remove_hop_by_hop(&mut head.fields);
-    // A member of our cluster that forwards it has described the client already.
+    // A cluster member that forwards a request has described the client already.
     let is_of_member = ex.member.is_some();
     let returns_lacking = is_of_member && head.fields.remove(members::LACKING) > 0;
     if !is_of_member {
         describe_client(ex, &place, &mut head.fields);
     }
-    // Before the variant is chosen: that is done by what the origin sees.
+    // Before the variant is selected, since that uses the fields that the origin sees.
     if let Some(changing) = changing {
         changing.change_request(&mut head.fields);
     }
@@ -76,9 +76,9 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
         withheld = cookies_for_members(ex, &head.fields);
         head.fields.remove(b"cookie");
     }
-    // The origin sees no other cookies than the key.
+    // Compute the extras after the cookies are stripped, so that key and origin see the same cookies.
     let extras = ruled.shape.map(|shape| shape.extras(&head.fields));
-    // No rule is about it, so the key is the same, and nothing has been waited for since it was looked for.
+    // Without a rule the key is the same, and nothing was awaited since the short way's look-up.
     let absent = incoming.absent.filter(|_| ruled.shape.is_none());
     let is_absent = absent.is_some();
     let (key, primary) = match absent {
@@ -122,7 +122,7 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
         is_contested: Cell::new(false),
         upgrade,
         takes_trailers,
-        // Whoever has waited for a quota looks again.
+        // A request that has waited for a quota must look again.
         is_absent: Cell::new(is_absent && ex.record.tolls.is_none()),
         skips_disk: incoming.skips_disk,
         other: Cell::new(incoming.other),
@@ -130,7 +130,7 @@ pub fn want(ex: &mut Exchange<'_>, incoming: Incoming) -> Result<Wanted, Misplac
     })
 }
 
-/// The cookies that a rule takes away, where a member of the cluster may be asked, who needs them.
+/// The cookies that a rule strips, if a cluster member may be asked: its rules need them.
 fn cookies_for_members(ex: &Exchange<'_>, fields: &Fields) -> Fields {
     let mut withheld = Fields::new();
     if ex.worker.shared.cluster.is_some() {
@@ -140,10 +140,10 @@ fn cookies_for_members(ex: &Exchange<'_>, fields: &Fields) -> Fields {
     withheld
 }
 
-/// Tells the origin of the client, as the listener says.
+/// Describes the client to the origin, as the listener is configured.
 fn describe_client(ex: &Exchange<'_>, place: &Place<'_>, fields: &mut Fields) {
     let how = ex.listener.listener.forwarded;
-    // Each proxy adds the address by which it was asked to those that are there.
+    // With append, each proxy adds the address of its direct peer to the list.
     let client = match how {
         Forwarded::Append => ex.hop.ip(),
         _ => ex.peer.ip(),
@@ -157,7 +157,7 @@ fn describe_client(ex: &Exchange<'_>, place: &Place<'_>, fields: &mut Fields) {
     forwarding::tell(fields, how, known);
 }
 
-/// Whom to ask for what lies in this place.
+/// The origin to ask for the resource.
 fn asked(ex: &Exchange<'_>, place: &Place<'_>) -> Asked {
     let mut asked = place.ask();
     if let Some(upstream) = &asked.upstream

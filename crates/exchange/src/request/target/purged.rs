@@ -1,8 +1,8 @@
 //! The names under which the URL of a purge may be stored.
 //!
-//! The listener of the purge and the one that stored the response may differ, and so may their configurations. So the URL is
-//! read in every way that the present listeners, routes and rules can read it. All records with one of these names go,
-//! however they were reached.
+//! The purge's listener and the listener that stored the response may differ, and so may their configurations. So the URL is read
+//! in every way that the present listeners, routes and rules allow. All records with one of these names are purged, however they
+//! were reached.
 //!
 //! Not known here: permissions, how a record is invalidated.
 
@@ -43,7 +43,7 @@ fn through<'a>(
     }
 }
 
-/// Each way in which a route may have read this URL: for the operator also as before a change of `pass-host`.
+/// Each way in which a route may have read this URL. For the operator this includes the readings before a change of `pass-host`.
 fn readings(place: &Place<'_>, names: Names, add: &mut impl FnMut(&Place<'_>)) {
     under_schemes(place, names, add);
     if names == Names::All {
@@ -56,7 +56,7 @@ fn readings(place: &Place<'_>, names: Names, add: &mut impl FnMut(&Place<'_>)) {
     }
 }
 
-/// For the operator under both schemes: the listener that stored it may be gone, or may speak TLS since or no more.
+/// For the operator, both schemes: the listener that stored the record may be gone, or may have started or stopped using TLS.
 fn under_schemes(place: &Place<'_>, names: Names, add: &mut impl FnMut(&Place<'_>)) {
     add(place);
     if names == Names::All {
@@ -67,7 +67,7 @@ fn under_schemes(place: &Place<'_>, names: Names, add: &mut impl FnMut(&Place<'_
     }
 }
 
-/// The parts of the URL, with at least `/` for a path.
+/// Parses the URL. An empty path becomes `/`.
 fn parse_url(url: &str) -> Option<Named<'_>> {
     let named = Named::parse(url)?;
     let path = if named.path.is_empty() {
@@ -76,7 +76,7 @@ fn parse_url(url: &str) -> Option<Named<'_>> {
         named.path
     };
     let mut named = Named { path, ..named };
-    // The port of the typed scheme is no part of the name, also where the route's clients are read under another scheme.
+    // The default port of the typed scheme is not part of the name, even where the route is read under another scheme.
     if named.authority.port == Some(named.scheme.default_port()) {
         named.authority.port = None;
     }
@@ -86,20 +86,20 @@ fn parse_url(url: &str) -> Option<Named<'_>> {
 /// Whose names a URL may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Names {
-    /// Clients' and origins', for the operator.
+    /// Names of clients and origins, for the operator.
     All,
-    /// Those of the listeners' own clients, who must not purge what only other listeners serve.
+    /// Names of the listeners' own clients; these must not purge what only other listeners serve.
     OfClients,
 }
 
 impl Names {
-    /// May the URL be taken as it is, not only through a route?
+    /// May the URL be read as it is, not only through a route?
     fn are_of(self, listener: &ListenerState) -> bool {
         self == Names::All || matches!(listener.listener.role, Role::Forward(_))
     }
 }
 
-/// The names under which this URL may be stored: as it is, as each reverse route sees it, and as the rules cut each of these.
+/// The names under which this URL may be stored: as typed, as each reverse route reads it, and each of these as cut by the rules.
 pub fn names_of_url(
     listeners: &[Rc<ListenerState>],
     url: &str,
@@ -136,8 +136,8 @@ pub fn names_of_url(
     Some(found)
 }
 
-/// The prefixes of the keys of all URLs with this prefix, under any tag: as it is, and as each reverse route sees it that may
-/// match some of them.
+/// The key prefixes of all URLs with this prefix, under any tag: as typed, and as read by each reverse route that may match some
+/// of them.
 pub fn prefixes_of_url(
     listeners: &[Rc<ListenerState>],
     url: &str,
@@ -160,7 +160,7 @@ pub fn prefixes_of_url(
             let route = &listener.routes[number];
             let theirs = route.route.path_prefix.as_str();
             if let Some(rest) = named.path.strip_prefix(theirs) {
-                // The route matches all of them, or (`/docs` for the route `/docs`) some of them.
+                // The route matches all of these URLs, or some of them (prefix `/docs` for the route `/docs`).
                 readings(
                     &through(&named, listener, route, named.path),
                     names,
