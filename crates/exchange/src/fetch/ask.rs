@@ -1,13 +1,13 @@
-//! The one place that says who is asked for what the cache does not answer, and in which order.
+//! The order in which servers are asked for a response that the cache does not have.
 //!
-//! | what | who is asked, one after the other |
+//! | request | servers, in order |
 //! |---|---|
-//! | a GET that others may share | siblings that seem to have it, then as the next line |
-//! | any request | a mirror's origin and where that leads, else parents, servers and origin (`whom`) |
-//! | the rest of an answer that broke off | the member that seems to have it, if one sent the beginning; then as the line above |
-//! | what a member of our cluster may have | that member (`forwarding`), before any of these |
+//! | a GET whose answer can be shared | siblings that seem to have it, then as the next line |
+//! | any request | a mirror's origin and the targets of its redirects, else parents, servers and origin (`whom`) |
+//! | the rest of an answer that was cut short | the member that seems to have it, if a member sent the beginning; then as the line above |
+//! | an object that a cluster member may have | that member (`forwarding`), before any of these |
 //!
-//! Not known here: what becomes of the answer.
+//! Not known here: how the answer is used.
 
 use fields::Fields;
 use message::ResponseHead;
@@ -28,7 +28,7 @@ use origin::{
     upstream::{Upstream, is_interim},
 };
 
-/// Sends a GET that others may share, and waits for the first head. Siblings are asked first, if `asks_siblings`.
+/// Sends a GET whose answer can be shared, and waits for the first head. Siblings are asked first if `asks_siblings`.
 pub async fn ask_for_all(
     context: &SiblingContext<'_>,
     watch: &Watch,
@@ -45,7 +45,7 @@ pub async fn ask_for_all(
     ask(context.asking, watch, wish.to, "GET", request).await
 }
 
-/// Asks for the rest of an answer: the member that seems to have it, if a member sent the beginning, then the origin. `is_rest`: is it that?
+/// Asks for the rest of an answer: first a member, if a member sent the beginning, then the origin. `is_rest`: does this head belong to it?
 pub async fn ask_for_rest(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
@@ -63,7 +63,7 @@ pub async fn ask_for_rest(
     ask_with(ex, wanted, fields, &trip).await.ok()
 }
 
-/// Sends a GET with these fields, and waits for the final head. Interim responses are dropped, failures counted.
+/// Sends a GET with these fields, and waits for the final head. Interim responses are dropped. Failures are counted.
 pub async fn ask_with(
     ex: &Exchange<'_>,
     wanted: &Wanted,
@@ -82,7 +82,7 @@ pub async fn ask_with(
     answered.inspect_err(|error| worker.counters.origin_failed(error.token()))
 }
 
-/// Sends a request without a body to whoever is to be asked, and waits for the first head, which may be that of an interim response.
+/// Sends a request without a body to the servers in their order, and waits for the first head, which may be an interim response's.
 /// `request`: in the form for the origin. The answer is as the route changes it ([`crate::mirror`]).
 pub async fn ask(
     context: &AskContext,
@@ -93,14 +93,14 @@ pub async fn ask(
 ) -> Result<(Upstream, ResponseHead), UpstreamError> {
     match &to.asked.mirror {
         Some(mirror) if takes(method) => {
-            // Boxed, because it is rare and would double the future of every fetch.
+            // Boxed, because mirrors are rare and would double the future of every fetch.
             Box::pin(asking::ask(context, watch, to, mirror, method, request)).await
         }
         _ => whom::ask_first(context, watch, to, method, request).await,
     }
 }
 
-/// As [`ask`], and waits for the final head. Interim responses are dropped.
+/// Like [`ask`], but waits for the final head. Interim responses are dropped.
 pub async fn ask_final(
     context: &AskContext,
     watch: &Watch,

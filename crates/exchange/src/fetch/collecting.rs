@@ -1,6 +1,6 @@
-//! What a fetch brings, collected for a push while clients get it.
+//! Collects the response of a fetch for a push to a cluster member, while clients read it.
 //!
-//! The pieces are shared with the flight. What is collected counts against the queue's room from the first byte.
+//! The body's pieces are shared with the flight. They count against the push queue's room from the first byte.
 //!
 //! Not known here: fetching, how a push is sent.
 
@@ -25,7 +25,7 @@ use rules::key::name_of_key;
 
 use cluster::push::{Began, Push, PushContext, message, sending};
 
-/// The head of a request as a member would read it, if what is fetched for it may be pushed.
+/// The head of a request as a member would read it, if its response may be pushed.
 pub fn as_sent(cluster: Option<&Cluster>, wanted: &Wanted) -> Option<Bytes> {
     let cluster = cluster?;
     let head = &wanted.head;
@@ -41,7 +41,7 @@ pub fn as_sent(cluster: Option<&Cluster>, wanted: &Wanted) -> Option<Bytes> {
     })
 }
 
-/// How purges stand now, if what this fetch brings may be pushed. `own`: the sequence here.
+/// The state of purges now, if the response of this fetch may be pushed. `own`: the invalidation sequence here.
 pub fn began(
     pushing: Option<&PushContext>,
     fetch_request: &FetchRequest,
@@ -51,27 +51,27 @@ pub fn began(
     Some(Began::now(own, &pushing?.groups()))
 }
 
-/// What came as the answer to a fetch.
+/// The response to a fetch.
 pub struct Came<'a> {
-    /// Its head, as it came.
+    /// The head as received.
     pub head: &'a ResponseHead,
-    /// What was made of that.
+    /// The response made from that head.
     pub response: &'a Response,
     /// The hash of the resource's name.
     pub primary: KeyHash,
-    /// What tells versions of one thing from others: the key that it is stored under.
+    /// The key that the response is stored under; a variant has its own.
     pub key: &'a [u8],
-    /// When it was asked for.
+    /// When the request was sent.
     pub asked: UnixMillis,
 }
 
-/// What a fetch brings, while it comes.
+/// A response that is being collected for a push.
 pub struct Collecting {
     cluster: Arc<Cluster>,
     push: Option<Push>,
-    /// What it has reserved of the queue.
+    /// Bytes reserved in the queue.
     reserved: u64,
-    /// The longest body that a member takes.
+    /// The longest body that a member accepts.
     length_max: u64,
     key: u64,
 }
@@ -83,7 +83,7 @@ impl Drop for Collecting {
 }
 
 impl Collecting {
-    /// Begins to collect what goes to a member; `None`: nothing does. `began`: how purges stood when it was asked for.
+    /// Begins to collect a response; `None`: it is not pushed. `began`: the state of purges when the request was sent.
     pub fn begin(
         storage: &Storage,
         fetch_request: &FetchRequest,
@@ -144,7 +144,7 @@ impl Collecting {
         collecting.reserve(bytes).then_some(collecting)
     }
 
-    /// Takes the next piece of the body. False: it is too long, or there is no room.
+    /// Adds the next piece of the body. False: the body is too long, or the queue is full.
     pub fn take(&mut self, piece: &Bytes) -> bool {
         let bytes = piece.len() as u64;
         let Some(push) = &self.push else {
@@ -164,7 +164,7 @@ impl Collecting {
         true
     }
 
-    /// The body is complete: it goes to a member. `length`: as promised by the head.
+    /// Queues the push if the body is complete. `length`: the length that the head announced.
     pub fn complete(mut self, pushing: Option<&Rc<PushContext>>, length: Option<u64>) {
         let push = self.push.take();
         let Some(push) = push.filter(|push| length.is_none_or(|length| length == push.body_bytes))
@@ -197,7 +197,7 @@ impl Collecting {
     }
 }
 
-/// The longest body that is pushed now: no longer than our own `push-max`, nor than the longest that a member with a store takes.
+/// The longest body that is pushed now: at most our own `push-max`, and at most the largest limit of a member with a store.
 fn length_max(cluster: &Cluster) -> u64 {
     let now_ms = cluster.now_ms();
     let members = cluster.members().map(|(_, member)| member);

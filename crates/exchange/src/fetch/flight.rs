@@ -1,22 +1,20 @@
 //! One fetch, many readers: collapsed forwarding.
 //!
-//! A [`Flight`] is a response on its way from an origin. The task that fetches publishes the head once and the
-//! body piece by piece; readers, on any worker, each go through the pieces at their own pace. Pieces are
-//! reference-counted and shared.
+//! A [`Flight`] is a response on its way from an origin. The fetching task publishes the head once and the body piece by piece.
+//! Readers on any worker go through the pieces at their own pace. Pieces are reference-counted and shared.
 //!
 //! A request for the same key (the variant's, once it is known) may join until the head turns out not to be storable, the key is
-//! invalidated, or the first bytes are no longer at hand. Whether a joiner may be *given* the answer is decided by the caller from the
-//! head (`share`), not here.
+//! invalidated, or the first bytes are no longer kept. The caller decides from the head whether a joined request may be *given* the
+//! answer (`share`); this file does not.
 //!
-//! Memory: a flight keeps what its slowest reader has not seen, or what is being stored, but not more than a
-//! window. Beyond it
-//!  - a flight nobody stores waits for its slowest reader (back-pressure to the origin);
-//!  - if the rest of the body can be asked for by itself, it does not wait for a reader that is a window behind while another
-//!    one has seen everything: that reader leaves it, and goes on by a request of its own ([`Broken::Lagged`]);
-//!  - else a reader that takes nothing for [`STILL_MAX`] looks while another one waits is cut: one that never reads must not hold up the
-//!    others for ever;
-//!  - a flight that is stored in fragments waits for nobody: what is stored may be let go, and a reader that
-//!    comes to a gap reads the fragment back from the store ([`Next::Stored`]).
+//! Memory: a flight keeps the pieces that its slowest reader has not seen, or that are being stored, but at most one window. Beyond that
+//!  - a flight that is not stored waits for its slowest reader (back-pressure to the origin);
+//!  - a flight whose rest can be requested separately (a *resumable* one) does not wait for a reader that is a window behind while
+//!    another reader has seen everything: the slow reader leaves and continues with a request of its own ([`Broken::Lagged`]);
+//!  - otherwise a reader that takes nothing for [`STILL_MAX`] looks while another one waits is cut, because a reader that never reads
+//!    must not hold up the others for ever;
+//!  - a flight that is stored in fragments waits for no reader: stored pieces may be dropped, and a reader that comes to a gap
+//!    reads the fragment back from the store ([`Next::Stored`]).
 //!
 //! Not known here: HTTP, the store's shell, origins.
 
@@ -48,16 +46,16 @@ use cache::object::Object;
 use origin::outcome::INTERIM_MAX;
 use record::facts::SwapOut;
 
-/// A transfer's window while the shared budget is exceeded.
+/// Window of a transfer while the shared budget is exceeded.
 pub const SMALL_WINDOW_BYTES: u64 = 64 << 10;
 
-/// Tables of flights; a power of two.
+/// Parts of the table of flights, each with its own lock; a power of two.
 const SHARDS: usize = 16;
 
-/// So often a fetch that waits looks for readers that hold up others.
+/// How often a waiting fetch checks for readers that hold up others.
 pub const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// A reader that so many looks in a row find where one before has seen it is cut.
+/// After so many checks in a row that find a reader at the same position, the reader is cut.
 const STILL_MAX: u8 = 5;
 
 /// Why a body ends early.
@@ -65,61 +63,61 @@ const STILL_MAX: u8 = 5;
 pub enum Broken {
     /// The origin closed, stalled or broke the framing.
     Origin,
-    /// This reader was too slow for the others: it may go on by itself.
+    /// This reader was too slow for the others; it may continue with a request of its own.
     Lagged,
 }
 
-/// What became of the fetch before there was a body.
+/// The result of a fetch before its body.
 #[derive(Clone)]
 pub enum FirstEvent {
-    /// A response to be shared (or, for the first reader alone, passed on).
+    /// A response to be shared (or passed on to the first reader only).
     Response(Arc<Response>),
-    /// The stored response is still good: serve this.
+    /// The stored response is still valid: serve this one.
     Validated(Arc<Validated>),
-    /// There is none.
+    /// There is no response.
     Failed(Arc<FetchError>),
 }
 
 /// An interim response (RFC 9110 §15.2) to a fetch.
 ///
-/// It goes to the request that began the fetch, and to those that have sent the very same fields: nothing in an interim response says
-/// whom it is for, and the answer that would say so is not there yet. For requests that are equal the origin could not have
-/// meant one and not the other.
+/// It goes to the request that began the fetch, and to joined requests with exactly the same fields: an interim response does not say
+/// whom it is for, and the final answer, which would, has not arrived. The origin cannot have meant it for one of two equal requests
+/// and not for the other.
 #[derive(Clone)]
 pub struct Hint {
-    /// Its head, as it goes on.
+    /// The head as it is passed on.
     pub head: Arc<ResponseHead>,
     /// The fields of the request it was sent to.
     pub asked_with: Arc<Fields>,
 }
 
-/// What a reader that waits for the head hears.
+/// An event for a reader that waits for the head.
 pub enum Heard {
-    /// An interim response; more is to come.
+    /// An interim response; the head is still to come.
     Hint(Hint),
-    /// What became of the fetch.
+    /// The result of the fetch.
     FirstEvent(FirstEvent),
 }
 
-/// A stored response the origin has confirmed.
+/// A stored response that the origin has confirmed.
 pub struct Validated {
     /// The response, freshened.
     pub object: Object,
-    /// Field lines of the 304 for the client that began the fetch alone: its cookies.
+    /// Set-Cookie lines of the 304, only for the client that began the fetch.
     pub withheld: Bytes,
-    /// May it still be stored, and so be given to other requests than the one that began the fetch?
+    /// May the response still be stored, and so be given to other requests than the one that began the fetch?
     pub storable: bool,
-    /// The fields it was asked with.
+    /// The fields of the request.
     pub asked_with: Arc<Fields>,
-    /// The rules for it.
+    /// The caching rules for the response.
     pub rules: httpcache::Rules,
 }
 
-/// What a reader gets next.
+/// The next part of the body for a reader.
 pub enum Next {
     /// Body bytes.
     Piece(Bytes),
-    /// Already let go: read fragment `number`, from `skip` bytes into it, from the store.
+    /// No longer in memory: read fragment `number` from the store, from `skip` bytes into it.
     Stored {
         /// Which fragment.
         number: u32,
@@ -130,44 +128,44 @@ pub enum Next {
         /// The fetch that stored it.
         fetch_id: u64,
     },
-    /// Complete.
+    /// The body is complete.
     End(Option<Arc<Fields>>),
-    /// It will not be completed.
+    /// The body will not be completed.
     Broken(Broken),
 }
 
 struct Reader {
     /// Bytes of body this reader has taken.
     at: u64,
-    /// Its leaving does not mean that the body is unwanted.
+    /// The fetch goes on for the store although this reader leaves: its client has all that it asked for, or there is none.
     is_content: bool,
     waker: Option<Waker>,
     lagged: bool,
-    /// Where it stood at the last look, holding up others, and how many looks before found it there.
+    /// The reader's position at the last check, if it held up others, and how many checks before found it there.
     held_at: Option<(u64, u8)>,
-    /// So long it has held up others, all in all.
+    /// How long the reader has held up others in total.
     held_for: Duration,
 }
 
 #[derive(Default)]
 struct State {
     first_event: Option<FirstEvent>,
-    /// Interim responses that came before.
+    /// Interim responses so far.
     hints: Vec<Hint>,
-    /// Open to further readers?
+    /// May further readers join?
     joinable: bool,
-    /// It has not been asked for yet: a reload that came now may have the answer.
+    /// The request has not been sent yet, so a reload that arrives now may have the answer.
     is_waiting: bool,
     pieces: VecDeque<Bytes>,
     /// Body offset of the first piece kept.
     base: u64,
     /// Body offset behind the last piece.
     end: u64,
-    /// The body is being stored in fragments, so what is stored may be let go.
+    /// The body is being stored in fragments, so stored pieces may be dropped.
     storing: bool,
-    /// They are stored for the readers alone: without any the fetch ends.
+    /// The fragments are stored for the readers only: without readers the fetch ends.
     for_readers: bool,
-    /// Size of the fragments there are, also after storing was given up.
+    /// Size of the fragments; kept after storing was given up.
     fragment_bytes: u64,
     /// Body bytes already stored in fragments.
     stored: u64,
@@ -175,32 +173,32 @@ struct State {
     fragments_of: Option<(Bytes, u64)>,
     /// Most bytes kept for readers once they are stored.
     window: u64,
-    /// A reader that is so many bytes behind one that waits goes on by itself; nothing: it cannot.
+    /// A reader this many bytes behind a waiting one leaves and continues on its own. `None`: the body is not resumable.
     lag_max: Option<u64>,
-    /// Since then the fetch waits for its slowest reader, and that time is not counted yet.
+    /// Since then the fetch waits for its slowest reader; this time is not counted yet.
     held_since: Option<Instant>,
     /// Keep everything from the start (a small object that is being stored).
     keep_all: bool,
-    /// Keep everything from the start until half a window has come.
+    /// Keep everything from the start until half a window has arrived.
     keep_beginning: bool,
     finished: Option<Result<Option<Arc<Fields>>, Broken>>,
-    /// When the complete body was handed to the store: begin and end.
+    /// When the body was given to the store: begin and end.
     swap_out: Option<SwapOut>,
-    /// When the last byte of the body came.
+    /// When the last byte of the body arrived.
     last_byte: Option<Instant>,
     readers: Vec<Option<Reader>>,
     producer: Option<Waker>,
-    /// The producer, which waits for the origin, or for the last reader to leave.
+    /// The producer, while it waits for the origin or for the last reader to leave.
     watcher: Option<Waker>,
-    /// Whether it goes on when all readers have left.
+    /// Whether the fetch goes on when all readers have left.
     unread: Unread,
 }
 
-/// A response on its way.
+/// A response on its way from a server.
 pub struct Flight {
     /// Hash of the resource's key (without variant).
     pub primary: KeyHash,
-    /// The invalidation sequence at which it began.
+    /// The invalidation sequence at which the fetch began.
     pub began: Sequence,
     state: Mutex<State>,
 }
@@ -219,7 +217,7 @@ impl Flight {
         }
     }
 
-    /// Publishes what the origin answered. `joinable`: may other requests still join, and may those that have joined stay?
+    /// Publishes the result of the fetch. `joinable`: may other requests still join, and may those that have joined stay?
     pub fn publish(&self, first_event: FirstEvent, joinable: bool, plan: Keeping, window: u64) {
         let mut state = self.lock();
         state.window = window;
@@ -237,20 +235,20 @@ impl Flight {
         state.wake_readers();
     }
 
-    /// Says when the body is worth its fetch though all readers have left, and how long it is if that is known. Until it is said, it
-    /// always is.
+    /// Sets when the fetch goes on although all readers have left, and the body's length if it is known. Until this call the fetch
+    /// always goes on for the store.
     pub fn is_worth(&self, worth: Worth, length: Option<u64>) {
         let mut state = self.lock();
         (state.unread.worth, state.unread.length) = (worth, length);
     }
 
-    /// From now on a reader that is so far behind others leaves it, and goes on by a request of its own.
+    /// The body is resumable from now on: a reader that is `lag_max` behind the others leaves and continues with a request of its own.
     pub fn is_resumable(&self, lag_max: u64) {
         self.lock().lag_max = Some(lag_max);
     }
 
-    /// Publishes body bytes and lets go of what nobody needs. `window`: most bytes to keep. False when the last
-    /// reader has gone, and the rest is not stored or not worth it: stop fetching.
+    /// Publishes body bytes and drops pieces that are no longer needed. `window`: the most bytes to keep. False: the last reader has left,
+    /// and the rest is not stored or not worth fetching, so the fetch must stop.
     pub fn push(&self, piece: Bytes, window: u64) -> bool {
         let mut state = self.lock();
         let len = piece.len() as u64;
@@ -262,7 +260,7 @@ impl Flight {
         state.goes_on()
     }
 
-    /// Waits until there is room for more. Returns at once for a body that is stored.
+    /// Waits until there is room for more. Returns at once for a body that is stored. False: no reader is left.
     pub async fn room(&self, window: u64) -> bool {
         poll_fn(|cx| {
             let mut state = self.lock();
@@ -284,7 +282,7 @@ impl Flight {
         .await
     }
 
-    /// Waits until no reader is left, and the rest is not stored or not worth it. Nobody joins from then on.
+    /// Waits until no reader is left and the rest is not stored or not worth fetching. From then on no request can join.
     pub async fn unwanted(&self) {
         poll_fn(|cx| {
             let mut state = self.lock();
@@ -297,19 +295,19 @@ impl Flight {
         .await
     }
 
-    /// Does the fetch end when its last reader leaves, whatever has come?
+    /// Does the fetch end when its last reader leaves, however much has arrived?
     pub fn ends_with_readers(&self) -> bool {
         !self.lock().is_stored()
     }
 
-    /// The producer has waited for [`LOOK_EVERY`] in [`Flight::room`]: cuts readers that hold up others, and take nothing.
+    /// Called after the producer has waited [`LOOK_EVERY`] in [`Flight::room`]: cuts readers that hold up others and take nothing.
     pub fn cut_still(&self, window: u64) {
         let mut state = self.lock();
         state.cut_still(window);
         self.trim(&mut state);
     }
 
-    /// From here on the body is stored in fragments of this size.
+    /// From now on the body is stored in fragments of this size.
     pub fn keep_fragments(&self, bytes: u64) {
         let mut state = self.lock();
         state.keep_all = false;
@@ -317,7 +315,7 @@ impl Flight {
         state.fragment_bytes = bytes;
     }
 
-    /// The body up to `offset` is in the store, in fragments of that fetch under that key.
+    /// The body up to `offset` is in the store, in fragments of this fetch under this key.
     pub fn note_stored(&self, offset: u64, key: &Bytes, fetch_id: u64) {
         let mut state = self.lock();
         state.stored = offset;
@@ -327,41 +325,41 @@ impl Flight {
         self.trim(&mut state);
     }
 
-    /// Lets go of what is stored, but for so many bytes at the end: readers read it from the store.
+    /// Drops stored pieces except for `window` bytes at the end. Readers read the dropped ones from the store.
     pub fn keep_less(&self, window: u64) {
         let mut state = self.lock();
         state.window = state.window.min(window);
         self.trim(&mut state);
     }
 
-    /// Has it had more than one reader at a time?
+    /// Has the flight had more than one reader at a time?
     pub fn was_shared(&self) -> bool {
         self.lock().readers.len() > 1
     }
 
-    /// How many read along and have not been cut.
+    /// The number of readers that have not been cut.
     pub fn readers(&self) -> usize {
         self.lock().live().count()
     }
 
-    /// What is stored from here on is for the readers that there are: nobody else will find it.
+    /// From now on fragments are stored for the present readers only; no other request will find them.
     pub fn store_for_readers(&self) {
         let mut state = self.lock();
         state.for_readers = true;
         state.joinable = false;
     }
 
-    /// The body will not be stored after all: keep only what readers need from here on.
+    /// The body will not be stored after all: from now on keep only the pieces that readers need.
     pub fn give_up_storing(&self) {
         let mut state = self.lock();
         state.keep_all = false;
         state.storing = false;
         state.joinable = false;
-        // A reader in the part that is only in the store goes on reading there, as long as it lasts.
+        // A reader that needs a part from the store continues to read there, as long as the fragments last.
         self.trim(&mut state);
     }
 
-    /// The body is complete, or will never be.
+    /// Ends the body: it is complete, or will never be.
     pub fn finish(&self, result: Result<Option<Arc<Fields>>, Broken>) {
         let mut state = self.lock();
         state.finished = Some(result);
@@ -371,27 +369,27 @@ impl Flight {
         state.wake_readers();
     }
 
-    /// Notes what was given to the store so far.
+    /// Sets the times of the writes to the store so far.
     pub fn note_swap_out(&self, out: SwapOut) {
         self.lock().swap_out = Some(out);
     }
 
-    /// What was given to the store so far, if anything was.
+    /// The times of the writes to the store so far, if there were any.
     pub fn swap_out(&self) -> Option<SwapOut> {
         self.lock().swap_out
     }
 
-    /// Notes when the last byte of the body came.
+    /// Sets when the last byte of the body arrived.
     pub fn note_last_byte(&self, at: Option<Instant>) {
         self.lock().last_byte = at;
     }
 
-    /// When the last byte of the body came, if it has come.
+    /// When the last byte of the body arrived; `None`: it has not.
     pub fn last_byte(&self) -> Option<Instant> {
         self.lock().last_byte
     }
 
-    /// The fetching task is gone: whatever it did not say will not be said.
+    /// Ends the flight when the fetching task is gone; an unfinished body is broken.
     pub fn abandon(&self) {
         let mut state = self.lock();
         state.joinable = false;
@@ -401,12 +399,12 @@ impl Flight {
         state.wake_readers();
     }
 
-    /// How much of the body has arrived, bytes.
+    /// Bytes of the body that have arrived.
     pub fn arrived_bytes(&self) -> u64 {
         self.lock().end
     }
 
-    /// It is asked for now: a reload that comes later needs another one.
+    /// The request is sent now, so reloads that arrive later need another fetch.
     pub fn begin(&self) {
         self.lock().is_waiting = false;
     }
@@ -429,7 +427,7 @@ impl Flight {
             .min()
             .unwrap_or(u64::MAX);
         let keep_from = if state.storing {
-            // What is stored may go, unless a reader is about to want it; what is not yet stored is kept.
+            // A stored piece may go once all readers have it or it is outside the window. Pieces not stored yet are kept.
             let floor = state.end.saturating_sub(state.window);
             state.stored.min(needed_by_readers.max(floor))
         } else {
@@ -446,16 +444,16 @@ impl Flight {
     }
 }
 
-/// How much of the body the flight keeps for others than its readers.
+/// The pieces that a flight keeps besides those its readers need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeping {
-    /// Nothing: it is not stored.
+    /// None: the body is not stored.
     Nothing,
-    /// Nothing for long: until half a window has come, so that requests can join that come at about the same time.
+    /// The beginning, until half a window has arrived, so that requests from about the same time can join.
     Beginning,
-    /// All of it, until it is stored as one record.
+    /// All of them, until the body is stored as one record.
     All,
-    /// What is not yet stored, in fragments of this size.
+    /// Those not stored yet, in fragments of this size.
     Fragments {
         /// Bytes of a fragment.
         bytes: u64,
@@ -471,29 +469,29 @@ impl State {
         }
     }
 
-    /// Is it stored for others than its readers?
+    /// Is the body stored for requests besides its readers'?
     fn is_stored(&self) -> bool {
         (self.keep_all || self.storing) && !self.for_readers
     }
 
-    /// Does somebody read it, or is the rest stored and worth its fetch?
+    /// Is there a reader, or is the rest stored and worth fetching?
     fn goes_on(&mut self) -> bool {
         if self.live().next().is_some() {
             return true;
         }
         let goes_on = self.is_stored() && self.unread.is_worth_it(self.end);
-        // Nobody joins what will not be completed.
+        // No request may join a body that will not be completed.
         self.joinable &= goes_on;
         goes_on
     }
 
-    /// Readers that are not cut.
+    /// Readers that have not been cut.
     fn live(&self) -> impl Iterator<Item = &Reader> {
         self.readers.iter().flatten().filter(|r| !r.lagged)
     }
 }
 
-/// A reader of a flight. Leaves when dropped.
+/// A reader of a flight. Dropping it leaves the flight.
 pub struct FlightReader {
     /// The flight.
     pub flight: Arc<Flight>,
@@ -501,7 +499,7 @@ pub struct FlightReader {
 }
 
 impl FlightReader {
-    /// Waits for the head; interim responses are passed over.
+    /// Waits for the head and ignores interim responses.
     pub async fn first_event(&self) -> FirstEvent {
         loop {
             if let Heard::FirstEvent(first_event) = self.heard(usize::MAX).await {
@@ -510,7 +508,7 @@ impl FlightReader {
         }
     }
 
-    /// Waits for the head, or an interim response beyond the first `heard` ones.
+    /// Waits for the head, or for an interim response after the first `heard` ones.
     pub async fn heard(&self, heard: usize) -> Heard {
         poll_fn(|cx| {
             let mut state = self.flight.lock();
@@ -525,7 +523,7 @@ impl FlightReader {
         .await
     }
 
-    /// Takes what comes next of the body, without waiting if it is there.
+    /// Takes the next part of the body; does not wait if one is there.
     pub async fn next(&self) -> Next {
         poll_fn(|cx| {
             let mut state = self.flight.lock();
@@ -585,7 +583,7 @@ impl FlightReader {
                 None => {}
             }
             reader.waker = Some(cx.waker().clone());
-            // Everything seen was passed on: let it go.
+            // This reader has seen everything, so pieces that only it needed can go.
             self.flight.trim(&mut state);
             if let Some(producer) = state.producer.take() {
                 producer.wake();
@@ -595,14 +593,14 @@ impl FlightReader {
         .await
     }
 
-    /// Its client has all that it asked for, or there is none: when it leaves, the fetch goes on for the store.
+    /// The reader's client has all that it asked for, or there is none: when the reader leaves, the fetch goes on for the store.
     pub fn is_content(&self) {
         if let Some(reader) = &mut self.flight.lock().readers[self.slot] {
             reader.is_content = true;
         }
     }
 
-    /// Notes bytes that were read back from the store, or are not wanted.
+    /// Skips bytes that were read back from the store, or are not wanted.
     pub fn advance(&self, bytes: u64) {
         if let Some(reader) = &mut self.flight.lock().readers[self.slot]
             && !reader.lagged
@@ -627,7 +625,7 @@ impl Drop for FlightReader {
 }
 
 impl State {
-    /// What a reader hears that has heard so many interim responses, if there is anything.
+    /// The next event for a reader that has seen `heard` interim responses, if there is one.
     fn heard(&self, heard: usize) -> Option<Heard> {
         if let Some(hint) = self.hints.get(heard) {
             return Some(Heard::Hint(hint.clone()));
@@ -639,13 +637,13 @@ impl State {
             .then(|| Heard::FirstEvent(FirstEvent::Failed(Arc::new(FetchError::Abandoned))))
     }
 
-    /// A new reader's place, if one more fits and can still see all.
+    /// Adds a reader if there is a place for it and it can still see the whole body.
     fn slot(&mut self, waiters_max: usize) -> Option<usize> {
         let fits = self.has_begun_well() && self.readers.iter().flatten().count() < waiters_max;
         fits.then(|| self.add_reader(false))
     }
 
-    /// Could a new reader see all of it, if there is a place?
+    /// Could a new reader still see the whole body?
     fn has_begun_well(&self) -> bool {
         self.joinable && (self.base == 0 || self.storing)
     }

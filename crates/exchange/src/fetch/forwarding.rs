@@ -1,25 +1,25 @@
-//! Forwarding a request to the member of the cluster that has what it asks for.
+//! Forwards a request to the cluster member that has the requested object.
 //!
-//! Only a front forwards, and only what neither its memory nor its store answers: GET and HEAD, parts and conditions included, since the
-//! member answers those as well as a front could. `routing` says which members are asked. The answer goes to the client as it comes,
-//! with our member of Cache-Status behind the other's, and is not stored here.
+//! Only a front forwards, and only a request that neither its memory nor its store answers: GET and HEAD, also with ranges and
+//! conditions, since a member answers those as well as the front could. `routing` selects the members. The answer goes to the client
+//! as it comes, with our member of Cache-Status behind the other's, and is not stored here.
 //!
 //! Not forwarded are
-//!   - what came from a member: it never goes round;
-//!   - what is stored here and stale: it is validated here;
-//!   - by hints or home, requests with `no-store` or Authorization, because their answers are seldom of a cache;
-//!   - requests of HTTP/1.0 that name no host: between members each has one (RFC 9112 §3.2);
-//!   - what is being fetched here already: the request joins that.
+//!   - requests from a member, so that no request goes in circles;
+//!   - requests for an object that is stored here and stale: it is validated here;
+//!   - by hints or home, requests with `no-store` or Authorization, because caches seldom have their answers;
+//!   - HTTP/1.0 requests without a host: requests between members have one (RFC 9112 §3.2);
+//!   - requests for an object that is being fetched here already: they join that fetch.
 //!
-//! A member that refuses, breaks off, or says nothing ([`members`]) has failed, and the next one is asked, then the origin: as long as nothing went to the client, no failure of a member is seen by it. A member that must ask its own origin says `102` first, so
-//! that a slow origin is not taken for a member that hangs: if nothing comes behind it in time, the client is told so, and the origin is
-//! not asked once more. A short body is read to its end before the client hears anything; of a longer
-//! one the rest comes from another member or the origin, where a strong validator proves that it is of the same representation.
+//! If a member refuses, breaks off, or stays silent ([`members`]), the next one is asked, then the origin. As long as nothing went to the
+//! client, it does not see a member's failure. A member that must ask its own origin says `102` first, so that a slow origin is not
+//! taken for a hung member: if nothing follows in time, the client gets an error and the origin is not asked again. A short body is read to
+//! its end before anything is sent. The rest of a longer one comes from another member or the origin, if a strong validator permits it.
 //!
-//! A long answer is shared by those who ask for it at the same time ([`crate::fetch::flight`]). So is one that is hot ([`Copied`]), of
-//! which a copy is kept here; and what is too long for this front to push goes to its home, although no member holds it.
+//! Simultaneous requests share a long answer ([`crate::fetch::flight`]). They also share a hot one ([`Copied`]), and a copy of that is
+//! kept here. An object too long for this front to push is requested from its home, although no member holds it.
 //!
-//! Not known here: what members hold, what is said between them.
+//! Not known here: the objects of members, the protocol between members.
 //! Source: paper 003 section 2; RFC 9211.
 
 use std::{ops::Range, sync::Arc};
@@ -56,23 +56,23 @@ use cluster::push::Copied;
 use origin::{outcome::UpstreamError, upstream::Upstream};
 use rules::key::name_of_key;
 
-/// Bodies up to this are read to the end before the client hears anything.
+/// Bodies up to this length are read to the end before anything is sent to the client.
 const WHOLE_BYTES_MAX: u64 = 64 << 10;
-/// Longer bodies than this are shared by those who ask at the same time.
+/// Bodies longer than this are shared by simultaneous requests.
 const ALONE_BYTES_MAX: u64 = 1 << 20;
 
-/// What is to be known for an answer that others share.
+/// The circumstances of an answer that others may share.
 #[derive(Clone, Copy)]
 struct Asking<'a> {
     directives: &'a RequestDirectives,
     asked_at: UnixMillis,
-    /// The invalidation sequence before a member was asked.
+    /// The invalidation sequence before the member was asked.
     began: Sequence,
-    /// No purge of it is on its way to members: others may have the answer too.
+    /// No purge of the resource is on its way to members, so others may have the answer too.
     may_be_shared: bool,
 }
 
-/// Answers a request by what a member has. `None`: nothing was sent; this member fetches for itself.
+/// Answers a request with a member's response. `None`: nothing was sent; this proxy must fetch.
 pub async fn answer(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
@@ -117,7 +117,7 @@ pub async fn answer(
     None
 }
 
-/// Is it for the whole, without a condition, so that others may ask for the same?
+/// Is it a GET without range and condition, so that other requests may ask for the same?
 fn is_plain(wanted: &Wanted) -> bool {
     const NOT_PLAIN: Seen = Seen::RANGE
         .union(Seen::IF_RANGE)
@@ -126,13 +126,13 @@ fn is_plain(wanted: &Wanted) -> bool {
     wanted.head.method == "GET" && !wanted.head.seen.intersects(NOT_PLAIN)
 }
 
-/// The fetches under way, and the cache that they fill.
+/// The fetches in progress, and the cache that they fill.
 fn flights<'c>(ex: &Exchange<'c>) -> (&'c Flights, &'c Cache) {
     let shared = &ex.worker.shared;
     (&shared.flights, &shared.cache)
 }
 
-/// Is it being fetched here, so that it can be joined?
+/// Is there a fetch for the resource that the request can join?
 fn is_under_way((flights, cache): (&Flights, &Cache), wanted: &Wanted) -> bool {
     let key = share::flight_key(cache, wanted);
     flights.join(wanted.primary, &key).is_some()
@@ -179,7 +179,7 @@ async fn pass_on(
     Some(streamed(ex, wanted, upstream, &head, bytes, cache_status).await)
 }
 
-/// Sends a short answer, once all of it is there.
+/// Sends a short answer once its body is complete.
 async fn whole(
     ex: &mut Exchange<'_>,
     upstream: Upstream,
@@ -215,7 +215,7 @@ async fn whole(
     Some(ex.answer(said, reply_head, length, bytes, started).await)
 }
 
-/// Sends a longer answer as it comes.
+/// Sends a longer answer while it arrives.
 async fn streamed(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
@@ -246,14 +246,14 @@ async fn streamed(
     };
     let all = Whole::Forwarded(&of_all, total);
     let mut holding = Holding::default();
-    // True in any case: bytes that are missing are missing from a body that has begun.
+    // The result counts as an answer even if the body is incomplete: its head has been sent.
     if !spans::send(ex, wanted, all, &mut holding, vec![span], b"").await {
         ex.reply.break_off().await;
     }
     ex.finish()
 }
 
-/// Where in the whole the body lies, the fields of the whole, and its length.
+/// The body's position in the whole representation, the fields of the whole, and its length.
 fn place(head: &ResponseHead, bytes: u64) -> (Range<u64>, Fields, u64) {
     let part = (head.status == 206)
         .then(|| httpcache::content_range(&head.fields))
@@ -271,7 +271,7 @@ fn place(head: &ResponseHead, bytes: u64) -> (Range<u64>, Fields, u64) {
     }
 }
 
-/// The head of the answer as it goes to the client, and its fields.
+/// The head of the answer to the client, and its fields.
 fn reply_head(ex: &Exchange<'_>, head: &ResponseHead, at: Instant) -> (ReplyHead, Fields) {
     let at = ex.worker.unix_ms(at);
     let fields = prepare::response_fields(ex.edition(), &head.fields, head.version, at);
@@ -282,13 +282,13 @@ fn said(fields: &Fields, cache_status: Vec<u8>) -> Said<'_> {
     Said {
         class: Class::Miss,
         content_type: fields.first(b"content-type").unwrap_or_default(),
-        // Its Age is what the member said.
+        // The member's Age is among the fields.
         age_s: None,
         cache_status,
     }
 }
 
-/// Makes a long answer one that others can join. `None`: it is being fetched already, or something of it was purged meanwhile.
+/// Makes a long answer joinable. `None`: it is being fetched already, or the resource was purged meanwhile.
 fn start_shared(
     (flights, cache): (&Flights, &Cache),
     wanted: &Wanted,
@@ -305,14 +305,14 @@ fn start_shared(
     }
 }
 
-/// Is it hot, so that a copy is kept here, and others are to have one?
+/// The copy to keep here and offer to others if the object is hot.
 fn hot(ex: &Exchange<'_>, wanted: &Wanted) -> Option<Copied> {
     members::front(ex)?;
     let context = ex.worker.pushing.as_ref()?;
     Copied::of_hot(context, name_of_key(&wanted.key), wanted.primary)
 }
 
-/// Makes the answer one that is kept. `None`: it is being fetched already.
+/// Makes the answer joinable and keeps a copy. `None`: it is being fetched already.
 fn start_copy(
     (flights, cache): (&Flights, &Cache),
     wanted: &Wanted,
@@ -325,7 +325,7 @@ fn start_copy(
     }
 }
 
-/// Sends an answer that others have joined, or may join, and of which a copy is kept if it is hot.
+/// Sends an answer that other requests may join. If it is hot, a copy is kept.
 async fn shared(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,

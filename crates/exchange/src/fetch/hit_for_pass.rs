@@ -1,16 +1,16 @@
-//! Hit-for-pass: keys whose last answer could not be shared, so that requests do not wait for the next one in vain.
+//! Hit-for-pass: keys whose last answer could not be shared. Requests for them do not wait for each other in vain.
 //!
-//! A request that joins a fetch and may not have its answer loses a round trip, and so do all requests that waited with it.
-//! So the key of such an answer is remembered, and requests for it are fetched separately at once. Their answers are still
-//! stored where allowed; then the key is forgotten here. It is also forgotten when it is invalidated, and after
-//! [`REMEMBERED`].
+//! A request that joins a fetch and may not have its answer loses a round trip, and so do all requests that waited with it. So the key
+//! of such an answer is remembered, and requests for it are fetched separately at once. Their answers are still stored where
+//! allowed; a stored one removes the key from this table. An invalidation also removes the key, and every key is dropped
+//! after [`REMEMBERED`].
 //!
 //! The answer to a logged-in client says nothing about other clients. So a key is remembered for the kind of client that
 //! asked ([`Party`]); for all clients only if the answer to a client without credentials could not be shared.
 //!
 //! Errors of the origin (5xx) do not count: more requests would not help an origin in trouble.
 //!
-//! Limits: [`KEYS_MAX`] keys in all; the oldest makes room, and the next request for it waits once in vain (counted,
+//! Limits: [`KEYS_MAX`] keys in all; beyond that the oldest is dropped, and its next requests wait once in vain (counted,
 //! `flights_hit_for_pass_dropped`). Two keys with one hash count as one.
 
 use base::clock::Instant;
@@ -73,23 +73,23 @@ impl Party {
     }
 }
 
-/// The effect of an answer.
+/// The effect of an answer on the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Noted {
     /// The next answer may be shared.
     No,
-    /// No request waits for the next answer.
+    /// Requests do not wait for the next answer.
     Yes,
-    /// The same, and the oldest key was forgotten to make room.
+    /// Like `Yes`; the oldest key was dropped to make room.
     Dropped,
 }
 
-/// Some of the keys. All are remembered equally long, so the queue is in the order of noting and of forgetting.
+/// A shard of the table. All keys are remembered equally long, so the queue is in the order of noting and of forgetting.
 #[derive(Default)]
 struct Table {
     /// When each key is forgotten.
     keys: HashMap<u64, Instant>,
-    /// A key that was forgotten or noted again stays in the queue until its time has come.
+    /// In order of expiry. A key that was removed or noted again keeps its old queue entry until that expires.
     queue: VecDeque<(u64, Instant)>,
 }
 
@@ -97,7 +97,7 @@ impl Table {
     fn note(&mut self, key: u64, now: Instant) -> Noted {
         let Self { keys, queue } = self;
         if queue.len() >= 2 * KEYS_MAX / SHARDS {
-            // A key that was noted several times is in the queue more often than in the table.
+            // A key noted several times is in the queue more often than in the table.
             queue.retain(|(key, until)| keys.get(key) == Some(until));
         }
         while let Some(&(oldest, until)) = queue.front().filter(|(_, until)| *until <= now) {
@@ -124,7 +124,7 @@ impl Table {
     }
 }
 
-/// The keys, for the whole process.
+/// The table, for the whole process.
 #[derive(Default)]
 pub struct HitForPass {
     shards: [Mutex<Table>; SHARDS],
@@ -142,7 +142,7 @@ impl HitForPass {
         shard.keys.get(&key.0).is_some_and(|until| now < *until)
     }
 
-    /// Could the last answer to a stranger, or to this party, not be shared?
+    /// Could the last answer to a client without credentials, or to this party, not be shared?
     pub fn contains(&self, key: KeyHash, party: Party, now: Instant) -> bool {
         self.has(key, now) || (party != Party::Stranger && self.has(party.of_key(key), now))
     }
@@ -172,13 +172,13 @@ impl HitForPass {
 
     fn remove(&self, key: KeyHash) {
         let mut shard = self.shard(key);
-        // Nearly always: not even a hash is computed.
+        // The shard is nearly always empty: then not even a hash is computed.
         if !shard.keys.is_empty() {
             shard.keys.remove(&key.0);
         }
     }
 
-    /// Forgets the key: its next answer may be another one.
+    /// Removes the key, after an invalidation: its next answer may be shareable.
     pub fn forget(&self, key: KeyHash) {
         for party in [Party::Stranger, Party::WithCookie, Party::Authorised] {
             self.remove(party.of_key(key));

@@ -8,7 +8,7 @@ use crate::{
     request::{body::BodyError, exchange::Exchange, onward::via_of, wanted::Wanted},
 };
 
-/// Shows an interim response to a client that can understand it; 100 only to one that expects it.
+/// Sends an interim response to the client, 100 (Continue) only if the request expects it.
 pub async fn pass_on(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
@@ -22,7 +22,7 @@ pub async fn pass_on(
     shown.await.map_err(|Gone| BodyError::Gone)
 }
 
-/// An interim response as it goes on.
+/// An interim response without hop-by-hop fields, with our Via.
 pub fn as_it_goes_on(edition: &Edition, head: &ResponseHead) -> ResponseHead {
     let mut head = head.clone();
     message::remove_hop_by_hop(&mut head.fields);

@@ -1,17 +1,17 @@
-//! Asking a member of the cluster for what a request names.
+//! Asks a cluster member for the resource that a request names.
 //!
-//! A member that says nothing for [`FIRST_WORD_MAX`] has failed. One that must ask its own origin says `102` first, so that a slow origin is
-//! not taken for a member that hangs.
+//! A member that stays silent for [`FIRST_WORD_MAX`] has failed. A member that must ask its own origin says `102` first, so that a slow
+//! origin is not taken for a hung member.
 //!
-//! The request line and Host are the client's own, for a listener of the same name, so both have the same key for it.
-//! The fields are as our listener left them: the other does not describe the client once more.
+//! The request line and Host are the client's own, for a listener of the same name, so both proxies compute the same key.
+//! The other fields are as our listener left them, and the member does not describe the client again.
 //!
-//! | field | says |
+//! | field | meaning |
 //! |---|---|
 //! | `Loligo-From` | the client's address |
-//! | `Loligo-Lacking: return` | answer 504 for what you do not have (`false-hit = "return"`) |
+//! | `Loligo-Lacking: return` | answer 504 if the object is not stored (`false-hit = "return"`) |
 //!
-//! Not known here: what becomes of the answer, how connections to members are made.
+//! Not known here: how the answer is used, how connections to members are made.
 
 use std::{borrow::Cow, pin::pin, sync::atomic::Ordering, time::Duration};
 
@@ -43,15 +43,15 @@ use origin::{
 use plan::{ClusterRoute, FalseHit};
 use rules::key::name_of_key;
 
-/// What to do for what is lacking.
+/// Tells the member what to do if it does not store the object.
 pub const LACKING: &[u8] = b"Loligo-Lacking";
 
-/// A member that says nothing for so long, not even that it works on it, has failed.
+/// A member that sends nothing for so long, not even 102, has failed.
 const FIRST_WORD_MAX: Duration = Duration::from_secs(1);
-/// Says that the member works on it, which may take long: it asks its own origin (RFC 2518 §10.1).
+/// The member is working on the request, which may take long: it asks its own origin (RFC 2518 §10.1).
 pub const WORKS_ON_IT: u16 = 102;
-/// Sends a GET with these fields to one of the members that seem to have it, and waits for the final head of the answer. `None`: none
-/// of them has given one.
+/// Sends a GET with these fields to the members that seem to have the object, one after the other, and waits for the final head.
+/// `None`: none of them has answered.
 pub async fn ask(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
@@ -75,13 +75,13 @@ pub async fn ask(
     None
 }
 
-/// Our cluster, if we are a front in it and this request may go to another member.
+/// Our cluster, if this proxy is a front and the request may be forwarded to another member.
 pub(super) fn front<'c>(ex: &Exchange<'c>) -> Option<&'c Cluster> {
     let cluster = ex.worker.shared.cluster.as_deref()?;
     (cluster.plan.front && ex.member.is_none()).then_some(cluster)
 }
 
-/// Where it goes, if it goes to a member.
+/// The members to ask; `None`: the request is not forwarded.
 pub(super) fn route(
     pushing: Option<&PushContext>,
     cluster: &Cluster,
@@ -101,7 +101,7 @@ pub(super) fn route(
     }
 }
 
-/// The host that a request names: between members every request has a Host.
+/// The host that a request names. Requests between members always have a Host.
 fn host_of(head: &RequestHead) -> Option<Cow<'_, str>> {
     if let Some(host) = head.host.as_deref().filter(|host| !host.is_empty()) {
         return Some(Cow::Borrowed(host));
@@ -113,7 +113,7 @@ fn host_of(head: &RequestHead) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The request as it goes to a member. `None`: it names no host.
+/// The request to a member. `None`: the client's request names no host.
 pub(super) fn request_bytes(
     ex: &Exchange<'_>,
     wanted: &Wanted,
@@ -144,15 +144,15 @@ pub(super) fn request_bytes(
     Some(out)
 }
 
-/// Who has failed to answer.
+/// The party that failed to answer.
 pub(super) enum Unanswered {
-    /// The member, or the way to it: somebody else may do better.
+    /// The member or the connection to it: another server may succeed.
     ByMember,
-    /// The origin that the member has asked: it did not answer in time, and would do so for nobody.
+    /// The origin that the member asked: it was too slow, and would be for any other proxy.
     ByOrigin,
 }
 
-/// Asks one member. `Err`: it gives no answer that the client may have, which was counted.
+/// Asks one member. `Err`: the member has no answer for the client. The failure is counted.
 pub(super) async fn ask_one(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
@@ -203,7 +203,7 @@ pub(super) async fn ask_one(
     counter.fetch_add(1, Ordering::Relaxed);
     member.answered();
     whom::note_levels(&upstream, &head);
-    // That its origin is late goes to the client: that of another member, or ours, is the same one.
+    // A late origin is reported to the client: other members and this proxy would ask the same origin.
     if answered.is_own_failure && !(answered.is_late && works_on_it) {
         let watch = worker.deadlines.watch();
         upstream.keep(&worker.origin, &watch, &head).await;
@@ -212,7 +212,7 @@ pub(super) async fn ask_one(
     Ok((upstream, head))
 }
 
-/// Sends the request, and waits for the final head. The first word has to come soon. `works_on_it`: the member has said so.
+/// Sends the request, and waits for the final head. The first head must come soon. `works_on_it`: set if the member has sent 102.
 async fn first_heads(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
@@ -227,7 +227,7 @@ async fn first_heads(
     let (mut upstream, mut head) = first.unwrap_or(Err(UpstreamError::Timeout))?;
     while is_interim(&head) {
         *works_on_it |= head.status == WORKS_ON_IT;
-        // A client that has gone is noticed with the answer.
+        // If the client has gone, the final answer's write will notice.
         if head.status != WORKS_ON_IT && ex.reply.sent().bytes == 0 {
             let _ = interim::pass_on(ex, wanted, &head).await;
         }
@@ -236,7 +236,7 @@ async fn first_heads(
     Ok((upstream, head))
 }
 
-/// A member has failed to answer, or broke off.
+/// Counts a failure of a member that did not answer or broke off.
 pub(super) fn failed(cluster: &Cluster, member: &Member) {
     if member.failed(cluster.now_ms()) {
         tracing::warn!(member = %member.name(), "does not answer requests, and is not asked for a while");

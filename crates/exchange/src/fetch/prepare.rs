@@ -1,7 +1,7 @@
-//! A response from an origin in the form in which it is sent and stored.
+//! Turns an origin's response into the form that is sent and stored.
 //!
-//! Fields of the hop and of one client alone are taken out, ours are added, and the caching rules are asked. A stored response is
-//! freshened with what a 304, a 206 of the same representation, or a 200 to HEAD says of it.
+//! Removes hop-by-hop fields and fields for one client only, adds our own, and evaluates the caching rules. A stored response is
+//! freshened with the fields of a 304, of a 206 for the same representation, or of a 200 to HEAD.
 //!
 //! Not known here: bodies, readers.
 
@@ -23,10 +23,10 @@ use cache::object::Object;
 use http1::head_lines;
 use rules::{key::name_of_key, rulebook::Decision};
 
-/// What Date, and the name of Via, take as lines.
+/// Room for the lines of Date and the name of Via.
 const ADDED_BYTES: usize = 64;
 
-/// Fields as they go to clients: hop-by-hop ones gone, Date there, Via added.
+/// The fields for clients: without the hop-by-hop ones, with Date and our Via.
 pub fn response_fields(
     edition: &Edition,
     received: &Fields,
@@ -49,8 +49,8 @@ pub fn response_fields(
     fields
 }
 
-/// The response as it is sent and stored, and what the rules say of it. `asked_at`, `received`: when it was asked for, and when its head
-/// came.
+/// The response as it is sent and stored, and the rules for it. `asked_at`, `received`: when the request was sent, and when the head
+/// arrived.
 pub fn response(
     fetch_request: &FetchRequest,
     head: &ResponseHead,
@@ -73,13 +73,13 @@ pub fn response(
     let (mut storable, mut standing) =
         httpcache::assess(&request, &answer, asked_at, received, rules);
     if storable.is_err() && stripped.is_some() {
-        // For one user only, so its cookies are his.
+        // The response is for one client only, so it keeps that client's cookies.
         answer.fields = &head.fields;
         standing = Standing::of(&request, &answer, asked_at, received, rules);
     }
     let head_fields = answer.fields;
     if head.framing == Framing::UntilClose && storable.is_ok() {
-        // Nobody can tell whether such a body is complete.
+        // Such a body may be cut short unnoticed.
         storable = Err(NotStorable::CloseDelimited);
     }
     if makes(Mistake::StorePrivate) && head.status == 200 && head.framing != Framing::UntilClose {
@@ -111,7 +111,7 @@ pub fn response(
     let is_resumable = head.status == 200
         && length.is_some()
         && httpcache::has_strong_validator(&fields)
-        // What the origin sends is not what the route makes of it.
+        // The route changes the origin's body, so a range from the origin would not fit.
         && fetch_request.asked.mirror.is_none();
     Response {
         status: head.status,
@@ -132,7 +132,7 @@ pub fn response(
     }
 }
 
-/// Without what a rule takes away (`strip-set-cookie`).
+/// The fields without the ones that `strip-set-cookie` removes.
 pub fn without_cookies(fields: &Fields) -> Fields {
     let mut fields = fields.clone();
     fields.remove(b"set-cookie");
@@ -148,7 +148,7 @@ fn reason_of(head: &ResponseHead) -> String {
     }
 }
 
-/// The stored object with what a 304, a 206 of the same representation, or a 200 to HEAD says of it.
+/// The stored object with the fields of a 304, of a 206 for the same representation, or of a 200 to HEAD.
 pub fn freshened(
     storage: &Storage,
     asker: Asker<'_>,
@@ -168,7 +168,7 @@ pub fn freshened(
         method: "GET",
         fields: asker.request,
     };
-    // Age counts from the 304 (RFC 9111 §4.2.3), so its Age, not the stored one, is looked at.
+    // Age counts from the 304 (RFC 9111 §4.2.3), so use its Age, not the stored one.
     let answer = httpcache::Response {
         status: stale.status,
         fields: &fields,
@@ -179,7 +179,7 @@ pub fn freshened(
         fields.push(b"Date", &httpcache::format_date(received));
     }
     if !not_modified.contains(b"via") {
-        // The last line that is stored is ours, of this process or an earlier one.
+        // The last stored Via line is ours, from this process or an earlier one.
         let mut left = fields.count(b"via");
         fields.retain(|name, _| {
             let is_via = name.eq_ignore_ascii_case(b"via");
@@ -204,17 +204,17 @@ pub fn freshened(
     (object, decision)
 }
 
-/// What the origin has confirmed of a stored response.
+/// A stored response that the origin has confirmed.
 pub struct Confirmed {
     /// The response, freshened.
     pub object: Object,
-    /// What the operator's rules say of it.
+    /// The operator's rules for the response.
     pub decision: Decision,
-    /// May it still be stored? Then it is where the stale one was.
+    /// May the response still be stored? Then it has replaced the stale one.
     pub is_kept: bool,
 }
 
-/// Freshens a stored response, and puts it where the stale one was. `began`: the invalidation sequence before the origin was asked.
+/// Freshens a stored response and replaces the stale one. `began`: the invalidation sequence before the origin was asked.
 pub fn confirmed(
     storage: &Storage,
     fetch_request: &FetchRequest,
@@ -226,7 +226,7 @@ pub fn confirmed(
     let (object, decision) = freshened(storage, fetch_request.asker(), stale, update, asked_at);
     let is_kept = is_kept(storage, fetch_request, stale, &object, &decision);
     if is_kept {
-        // What was purged since the stale object was looked up does not come back.
+        // A purge since the look-up of the stale object must win, too.
         let began = began.min(fetch_request.stale_began);
         republish(storage, &object, began);
     }
@@ -237,7 +237,7 @@ pub fn confirmed(
     }
 }
 
-/// May a freshened object be stored? If not for anybody, the stale one goes too.
+/// May a freshened object be stored? If it may not be stored for any client, the stale one is removed too.
 fn is_kept(
     storage: &Storage,
     fetch_request: &FetchRequest,
@@ -256,7 +256,7 @@ fn is_kept(
     };
     let same_vary = httpcache::vary_list(&stale.fields()) == httpcache::vary_list(&fields);
     let storable = httpcache::storable(&request, &answer, &decision.rules);
-    // It is for this client alone, and says nothing of what others may be given.
+    // The answer is for this client only and does not decide what others may be given.
     let is_for_one = match storable {
         Err(NotStorable::Authorization | NotStorable::Cookie | NotStorable::RequestNoStore) => true,
         Err(NotStorable::Private) => speaks_for_one(fetch_request),
@@ -277,23 +277,23 @@ fn is_kept(
     true
 }
 
-/// Is what a route gives this client alone perhaps no word on what it gives others? Redirects that it follows may depend on credentials, and
-/// make the answer `private` for the client that has them.
+/// May a mirror's answer differ for clients without this request's credentials? The redirects that a mirror follows may depend on
+/// credentials, and make the answer `private` only for the client that sent them.
 pub fn speaks_for_one(fetch_request: &FetchRequest) -> bool {
     let fields = &fetch_request.request;
     fetch_request.asked.mirror.is_some()
         && (fields.contains(b"cookie") || fields.contains(b"authorization"))
 }
 
-/// What is stored is known to be out of date, and has no successor. Nobody waits for that to be durable: a crash may bring back what is out
-/// of date, never what was purged.
+/// Removes a stored response that is out of date and has no successor. Not waited for until durable: a crash may bring back a stale
+/// response, never a purged one.
 //= rfc9111 §4.1   other variants are answers to other requests: they stay
 pub fn end_of(storage: &Storage, stale: &Object) {
     match stale.hash == stale.primary {
         true => end_of_all(storage, stale),
         false => {
             storage.cache.forget_stored(stale);
-            // They know it by the name of the resource only, and drop its other variants as well.
+            // Members know a record by the resource's name only, so they drop its other variants as well.
             storage.tell_members(name_of_key(&stale.key));
         }
     }
@@ -304,7 +304,7 @@ fn end_of_all(storage: &Storage, stale: &Object) {
     storage.tell_members(name_of_key(&stale.key));
 }
 
-/// Puts an object in the place of one whose body it has. `began`: what was purged since then does not come back.
+/// Stores an object in place of an older one with the same body. `began`: a purge since then wins.
 pub fn republish(storage: &Storage, object: &Object, began: Sequence) {
     let may_publish = |object: &Object| storage.cache.may_publish(object, began);
     if storage.cache.memory.admits(object.memory_bytes()) {
@@ -314,7 +314,7 @@ pub fn republish(storage: &Storage, object: &Object, began: Sequence) {
         storage.cache.memory.remove(object.hash);
     }
     if let Some(disk) = &storage.disk {
-        // The head changed, so the record is written anew; a large object's fragments stay where they are.
+        // The head changed, so the record is written again; a large object's fragments stay where they are.
         disk.store_object(object, &[&object.body], None, began);
         storage.cache.take_back_hidden(object);
     }

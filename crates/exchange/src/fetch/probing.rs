@@ -1,10 +1,10 @@
-//! Looks whether parents live, and whether dead peers are back.
+//! Probes parents for health, and dead peers for their return.
 //!
-//! The first worker looks once a second which peers are due. A parent with a `health` path is asked for it every `health-interval`,
-//! dead or alive; an answer of 200 to 399 is health, everything else death, but for what this proxy is to blame for. Another peer is looked at only when it is dead: if a
-//! connection to it can be made, it is alive. A look that is under way is not begun again, and ends after [`LIMIT`].
+//! The first worker checks once a second which probes are due. A parent with a `health` path is asked for it every `health-interval`,
+//! dead or alive. A status of 200 to 399 means alive, everything else dead, except for failures that are this proxy's own fault. Any other
+//! peer is probed only while it is dead; a successful connection means alive. Probes of a peer do not overlap, and last at most [`LIMIT`].
 //!
-//! Not known here: what happens to requests.
+//! Not known here: the effect on requests.
 
 use std::{rc::Rc, time::Duration};
 
@@ -22,27 +22,27 @@ use peers::{
 };
 use plan::Health;
 
-/// The longest a look takes; then it has failed.
+/// The longest duration of a probe; then it has failed.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The interval at which siblings that are dead are looked at.
+/// The interval between probes of a dead sibling.
 const SIBLING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Which peer.
+/// The peer that is probed.
 #[derive(Clone, Copy)]
 enum Which {
     Parent(usize),
     Sibling(usize),
 }
 
-/// When each peer was looked at last.
+/// When each peer was last probed.
 pub struct Probes {
     parents: Vec<Option<Instant>>,
     siblings: Vec<Option<Instant>>,
 }
 
 impl Probes {
-    /// Nobody was looked at.
+    /// Starts without any probe made.
     pub fn new(worker: &Worker) -> Probes {
         let peers = &worker.shared.peers;
         peers
@@ -54,7 +54,7 @@ impl Probes {
         }
     }
 
-    /// Looks at whom it is due. To be called once a second.
+    /// Begins the probes that are due. To be called once a second.
     pub fn tick(&mut self, worker: &Rc<Worker>, now: Instant) {
         let shared = &worker.shared;
         shared.peers.recent.tick(&shared.cache.store, now);
@@ -108,7 +108,7 @@ async fn look(worker: &Worker, which: Which) {
     let (origin, rules) = (&worker.origin, &peers.rules);
     let looked = match health {
         Some(health) => ask(origin, rules, &edition.origin_waits(), at, health).await,
-        // It was dead. If it still is, nothing has changed.
+        // Only dead peers are probed this way, so a failure changes nothing.
         None => match timeout(LIMIT, connect(&origin.connector, rules, at)).await {
             Ok(Ok(())) => Ok(()),
             _ => Err(None),
@@ -132,7 +132,7 @@ async fn look(worker: &Worker, which: Which) {
     peer.health.end_probe();
 }
 
-/// Can it be connected to?
+/// Connects to the peer.
 async fn connect(
     connector: &Connector,
     rules: &Destinations,
@@ -140,11 +140,11 @@ async fn connect(
 ) -> Result<(), ConnectError> {
     let mut times = ConnectTimes::default();
     let connecting = connector.connect_untold(at, rules, &mut times);
-    // The first request will want it.
+    // Keep the connection for the first request.
     connecting.await.map(Lease::reuse)
 }
 
-/// Does it say that it is well? If not: why; `None`: this proxy is to blame.
+/// Asks for the health path. `Err`: why the peer is not well, or `None` if this proxy is at fault.
 async fn ask(
     origin: &OriginContext,
     rules: &Destinations,

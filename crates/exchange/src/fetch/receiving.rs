@@ -1,15 +1,15 @@
-//! A member that takes what a front pushes to it.
+//! Receives the objects that a front pushes to this member.
 //!
-//! What is pushed is a request of a client and the response to it, with the times at which the front asked and was answered. Of these the
-//! member makes what it would have made of the response to a fetch of its own: key, variant, rules, admission, record. Its fetch
-//! counts as begun at the invalidation sequence that we had told the front when its own fetch began.
+//! A push contains a client's request, the response to it, and the times at which the front sent its request and received the response.
+//! The member treats the response like one of its own fetch: key, variant, rules, admission, record. The fetch counts as begun at the
+//! invalidation sequence of this member that the front knew when its own fetch began.
 //!
-//! The registrar of the store is told of a push before that is stored, so that it does not tell the front what that knows already
-//! (`hints::Registrar::expect`). The front withdraws the hint of a push that was not stored.
+//! The store's registrar learns of a push before the object is stored, so that it does not send the front a hint that the front has
+//! already (`hints::Registrar::expect`). If a push was not stored, the front withdraws the hint.
 //!
-//! Not known here: how a push comes to be (`push`).
-//! Limits: a push is read whole, up to `push-max` and two heads; it counts against `limits.transfer-buffer` until the disk has it. When that
-//! is used up, or the store is paused, pushes are refused, and the front tries another member.
+//! Not known here: when a front pushes (`push`).
+//! Limits: a push is read whole, up to `push-max` and two heads; it counts against `limits.transfer-buffer` until the disk has it. If that
+//! buffer is full or the store is paused, pushes are refused, and the front tries another member.
 
 use std::sync::atomic::Ordering;
 
@@ -31,10 +31,10 @@ use ledger::Promise;
 use origin::trip::Trip;
 use rules::key::name_of_key;
 
-/// A push that is too long is read to its end up to so many bytes; `push-max` of no member allows more.
+/// A push that is too long is still read to its end up to this length; no member's `push-max` may be larger.
 const THROWN_AWAY_MAX: u64 = 128 << 20;
 
-/// Takes what the front of our cluster pushes here. `Err`: the request was that, and is answered.
+/// Receives a push. `Err`: the request was a push, and is answered.
 pub async fn push(ex: &mut Exchange<'_>, head: &RequestHead) -> Result<(), After> {
     match &ex.worker.shared.cluster {
         Some(cluster) if ex.member.is_some() && head.fields.contains(message::FIELD) => {
@@ -44,11 +44,11 @@ pub async fn push(ex: &mut Exchange<'_>, head: &RequestHead) -> Result<(), After
     }
 }
 
-/// Answers a push. `cluster`: the one that we and the front are members of.
+/// Answers a push. `cluster`: the cluster of this proxy and the front.
 async fn answer(ex: &mut Exchange<'_>, cluster: &Cluster, head: &RequestHead) -> After {
     let mut had_it = false;
     let verdict = match read(ex, cluster, head).await {
-        // It counts until the disk has it, or nobody wants it.
+        // `_held` counts the bytes until the disk has them or they are dropped.
         Ok((terms, message, _held)) => take(ex, cluster, &terms, &message, &mut had_it).await,
         Err(verdict) => verdict,
     };
@@ -61,7 +61,7 @@ async fn answer(ex: &mut Exchange<'_>, cluster: &Cluster, head: &RequestHead) ->
     ex.own(verdict.status(), "", had, Vec::new()).await
 }
 
-/// Reads terms and message.
+/// Reads the push's terms and message.
 async fn read(
     ex: &mut Exchange<'_>,
     cluster: &Cluster,
@@ -99,8 +99,8 @@ async fn read(
     Ok((terms, message.freeze(), held))
 }
 
-/// Reads a push that is too long, and throws it away: an answer before its end might be lost to the reset of the connection, and the
-/// front would take us for broken.
+/// Reads and discards a push that is too long: an earlier answer might be lost to a reset of the connection, and the front would
+/// count this member as failed.
 async fn too_long(ex: &mut Exchange<'_>, length: u64) -> Verdict {
     let limit = ex.edition().plan.timeouts.client_body;
     let is_read = length <= THROWN_AWAY_MAX;
@@ -110,7 +110,7 @@ async fn too_long(ex: &mut Exchange<'_>, length: u64) -> Verdict {
     Verdict::Size
 }
 
-/// Stores what was pushed, and tells the registrar before. `had_it`: was there a copy of it before?
+/// Stores the pushed object, after telling the registrar. `had_it`: set if the store may have had it before.
 async fn take(
     ex: &mut Exchange<'_>,
     cluster: &Cluster,
@@ -138,7 +138,7 @@ async fn take(
         usize::from(terms.column),
     );
     if store != column {
-        // The front does not know our stores as they are now.
+        // The front's view of our stores is out of date.
         return Verdict::Invalidated;
     }
     let of = shared.cache.store.stores().nth(store);
@@ -149,7 +149,7 @@ async fn take(
     keep(ex, cluster, terms, &wanted, response, body).await
 }
 
-/// Stores what was pushed, if it may be stored.
+/// Stores the pushed object, if the rules permit it.
 async fn keep(
     ex: &Exchange<'_>,
     cluster: &Cluster,
@@ -185,7 +185,7 @@ async fn keep(
     if response.storable.is_err() {
         return Verdict::Policy;
     }
-    // A flight of its own, which nobody joins: it carries the sequence.
+    // A flight that no request joins: it carries the invalidation sequence.
     let flight = shared.flights.start_alone(primary, began).flight.clone();
     if shared.cache.store.invalidated_since(primary, began) {
         return Verdict::Invalidated;
@@ -217,7 +217,7 @@ async fn keep(
     }
 }
 
-/// What a refusal of [`Storing::begin`] means for the front.
+/// The verdict for a refusal of [`Storing::begin`].
 fn refusal(why: &str) -> Verdict {
     match why {
         "too-large" => Verdict::Size,

@@ -1,4 +1,4 @@
-//! What is fetched, and what a fetch brings.
+//! The input and the result of a fetch.
 //!
 //! Not known here: how a fetch runs, its readers.
 
@@ -19,19 +19,19 @@ use cluster::push::Copied;
 use origin::{outcome::UpstreamError, trip::Trip};
 use rules::rulebook::{Decision, Met};
 
-/// Why a fetch gave no response.
+/// Why a fetch has no response.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The origin could not be asked, or its head not read.
+    /// The origin could not be asked, or its head could not be read.
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
-    /// The fetching task ended before its time (shutdown).
+    /// The fetching task ended early (shutdown).
     #[error("the fetch was abandoned")]
     Abandoned,
 }
 
 impl FetchError {
-    /// The status owed to the client.
+    /// The status for the client's answer.
     pub fn status(&self) -> u16 {
         match self {
             FetchError::Upstream(error) => error.status(),
@@ -39,7 +39,7 @@ impl FetchError {
         }
     }
 
-    /// What a client is told.
+    /// The reason for the client's answer.
     pub fn for_client(&self) -> String {
         match self {
             FetchError::Upstream(error) => error.for_client(),
@@ -47,7 +47,7 @@ impl FetchError {
         }
     }
 
-    /// When it is worth another try, seconds; `None`: nobody knows.
+    /// Seconds after which a retry is worthwhile; `None`: not known.
     pub fn retry_after_s(&self) -> Option<u32> {
         match self {
             FetchError::Upstream(error) => error.retry_after_s(),
@@ -64,38 +64,38 @@ impl FetchError {
     }
 }
 
-/// A response as it goes to clients and into the cache.
+/// A response in the form that is sent and stored.
 #[derive(Debug)]
 pub struct Response {
     /// Status code.
     pub status: u16,
-    /// Fields without the hop-by-hop ones, Content-Length, Age and those for the client that asked alone; Via and Date added.
+    /// Fields without hop-by-hop ones, Content-Length, Age and those for the asking client only; Via and Date added.
     pub fields: Fields,
     /// Status line and `fields`, ready to send.
     pub head: Bytes,
-    /// Field lines that go behind the head, for the client that asked alone (`httpcache::take_withheld`, `take_cookies`).
+    /// Field lines behind the head, for the asking client only (`httpcache::take_withheld`, `take_cookies`).
     pub withheld: Bytes,
-    /// Where the value of Content-Type lies in `head`.
+    /// The position of Content-Type's value in `head`.
     pub content_type: (u16, u16),
-    /// Length of the body if it is known now.
+    /// Length of the body, if it is known from the head.
     pub length: Option<u64>,
     /// This status has no body and no Content-Length (204, 304).
     pub bodiless: bool,
-    /// Age and rules.
+    /// Age and freshness.
     pub standing: Standing,
     /// May it be stored?
     pub storable: Result<(), NotStorable>,
-    /// Is the answer on its way into the store or the memory tier?
+    /// Is the response being stored, on disk or in memory?
     pub stored: bool,
-    /// Why not, though it may be stored.
+    /// Why it is not, although it may be stored.
     pub not_stored: Option<&'static str>,
     /// The fields of the request it answers, for [`httpcache::may_share`].
     pub asked_with: Arc<Fields>,
-    /// What the operator's rules say of it.
+    /// The operator's rules for the response.
     pub decision: Decision,
-    /// A member of our cluster sends it: as in [`FetchRequest`].
+    /// A cluster member sends it: see [`FetchRequest`].
     pub is_forwarded: bool,
-    /// A reader that has a part of its body can get the rest by another request.
+    /// A reader with a part of the body can get the rest by another request.
     pub is_resumable: bool,
 }
 
@@ -109,7 +109,7 @@ impl Response {
         self.head.get(start..start + len).unwrap_or_default()
     }
 
-    /// Length of head and body in bytes as they are stored, or would be, if the body has so many.
+    /// Bytes of head and body as stored, for a body of `body` bytes.
     pub fn stored_bytes(&self, body: u64) -> u64 {
         let of_length = match self.bodiless {
             true => 0,
@@ -118,7 +118,7 @@ impl Response {
         self.head.len() as u64 + of_length + body
     }
 
-    /// Adds what is known of its being stored when its head goes out. Of a body without a length nobody knows how long it will be.
+    /// Adds `stored` if the response is being stored. Not for a body of unknown length, which may yet prove too long.
     //= rfc9211 §2.5   stored: whether the cache stored the response
     pub fn say_stored<'a>(&self, line: CacheStatus<'a>) -> CacheStatus<'a> {
         match self.stored && self.length.is_some() {
@@ -127,7 +127,7 @@ impl Response {
         }
     }
 
-    /// Adds why it is not stored.
+    /// Adds the reason why the response is not stored.
     pub fn say_why_not<'a>(&self, line: CacheStatus<'a>) -> CacheStatus<'a> {
         let forbidden = self.storable.err().map(|reason| reason.as_str());
         match forbidden.or(self.not_stored) {
@@ -137,49 +137,49 @@ impl Response {
     }
 }
 
-/// What to fetch.
+/// The input of a fetch.
 #[derive(Clone)]
 pub struct FetchRequest {
-    /// The listener it came in by: its rules say where we may connect.
+    /// The listener of the request; its rules limit the destinations.
     pub listener: Rc<ListenerState>,
-    /// Whom to ask.
+    /// The origin to ask.
     pub asked: Asked,
-    /// The client's fields, complete: caching rules look at these.
+    /// The client's complete fields, for the caching rules.
     pub request: Arc<Fields>,
     /// The key of the resource.
     pub key: Vec<u8>,
-    /// The operator's rules the request meets.
+    /// The operator's rules that match the request.
     pub met: Met,
-    /// The request's part of the key of a variant, by rule.
+    /// Values that rules make part of a variant's key.
     pub extras: Vec<u8>,
-    /// Another tag's response is stored under the name: this one becomes a variant.
+    /// Another tag's response is stored under the same name, so this one becomes a variant.
     pub is_contested: bool,
-    /// The origin gets the client's conditions: there is nothing to validate, and a 304 is the client's.
+    /// The origin gets the client's conditions: nothing stored is validated, and a 304 is for the client.
     pub is_conditional: bool,
-    /// The version in which it came.
+    /// The version of the client's request.
     pub version: Version,
-    /// The last answer could not be shared or stored, and likely this one cannot: it is not waited for without a client.
+    /// The last answer could not be shared or stored, and this one probably cannot: stop the fetch if its client leaves.
     pub is_for_one: bool,
-    /// Its client takes trailers.
+    /// The client accepts trailers.
     pub takes_trailers: bool,
     /// The stored response to validate.
     pub stale: Option<Object>,
-    /// The invalidation sequence at which it was looked up.
+    /// The invalidation sequence at the stored response's look-up.
     pub stale_began: Sequence,
-    /// A member of our cluster answers it, and keeps what it answers: it is not kept here.
+    /// A cluster member answers and stores the response, so it is not stored here.
     pub is_forwarded: bool,
-    /// The head of the client's request as a member of our cluster would read it, if what is fetched may be pushed to one.
+    /// The head of the client's request as a member would read it, if the response may be pushed.
     pub as_sent: Option<Bytes>,
-    /// A member of our cluster answers it, and a copy is kept here, because it is hot.
+    /// A cluster member answers, and a copy is kept here because the object is hot.
     pub copied: Option<Copied>,
-    /// Where what it takes is noted, for the request's record.
+    /// Measures the request to the origin, for the record.
     pub trip: Trip,
-    /// The right to ask for it, where that is counted.
+    /// The right to ask the origin, if quotas count fetches.
     pub toll: Option<Rc<Toll>>,
 }
 
 impl FetchRequest {
-    /// For whom it is.
+    /// The request that the response is for.
     pub fn asker(&self) -> Asker<'_> {
         Asker {
             request: &self.request,
@@ -189,19 +189,19 @@ impl FetchRequest {
     }
 }
 
-/// For whom a response is, as far as it makes a difference to what is stored of it.
+/// The request that a response is for, as far as the caching rules depend on it.
 #[derive(Clone, Copy)]
 pub struct Asker<'a> {
     /// The fields of the request.
     pub request: &'a Fields,
-    /// The operator's rules that it meets,
+    /// The operator's rules that match the request.
     pub met: &'a Met,
-    /// of those that hold here.
+    /// The listener of the request.
     pub listener: &'a ListenerState,
 }
 
 impl Asker<'_> {
-    /// What the operator's rules say of a response to it.
+    /// The operator's rules for a response to this request.
     pub fn decide(&self, status: u16, fields: &Fields) -> Decision {
         let content_type = fields.first(b"content-type");
         let ListenerState { book, rules, .. } = self.listener;

@@ -1,16 +1,16 @@
-//! Joining a fetch in progress, or starting one: whom a request shares its answer with.
+//! Joins a fetch in progress, or starts one: decides with which requests a request shares its answer.
 //!
-//! Requests that may have one answer share a fetch ([`crate::fetch::flight`]). They must agree in the key under which the answer
-//! is stored: the resource's, or the variant's once it is known that the answers vary. A request that joined in vain, because the
-//! answer varies or is for one client alone, knows more by then: it joins or starts a fetch once more before it asks alone.
+//! Requests that may have the same answer share a fetch ([`crate::fetch::flight`]). They must have the same key for the stored answer:
+//! the resource's, or the variant's once it is known that the answers vary. If a request joined in vain, because the answer varies or
+//! is for one client only, that answer tells more about the key: the request joins or starts a fetch once more before it fetches alone.
 //!
 //! - Requests with Authorization share only among themselves: their answers are seldom for others.
-//! - Where the last answer could not be shared, requests do not wait for the next one ([`crate::fetch::hit_for_pass`]).
-//! - A reload (`no-cache`, `max-age`, `min-fresh`) shares a fetch that begins after it came, and that asks in its words; where the
-//!   listener makes reloads patient (`client-directives = "revalidate"`), any fetch whose answer is not older than a second.
+//! - If the last answer could not be shared, requests do not wait for the next one ([`crate::fetch::hit_for_pass`]).
+//! - A reload (`no-cache`, `max-age`, `min-fresh`) shares a fetch that begins after the reload arrived and has the same directives. If
+//!   the listener makes reloads patient (`client-directives = "revalidate"`), it shares any fetch with an answer at most a second old.
 //!
-//! Limits: a request joins [`JOINS_MAX`] times; a reload waits for the fetch before it, not for ever (`task`).
-//! Not known here: what is stored, what becomes of the answer (`exchange`).
+//! Limits: a request joins at most [`JOINS_MAX`] times; a reload waits for the fetch before it, but for a limited time (`task`).
+//! Not known here: what is stored, how the answer is used (`exchange`).
 
 use std::sync::atomic::Ordering;
 
@@ -45,34 +45,34 @@ use origin::trip::Trip;
 use record::metrics::{self, Counters};
 use rules::key::{self, hash_of_key};
 
-/// So many times a request joins others; after as many disappointments it asks alone.
+/// How often a request joins others; after as many unusable answers it fetches alone.
 const JOINS_MAX: u32 = 2;
-/// What became of looking for company.
+/// The result of looking for an answer to share.
 pub enum Obtained {
-    /// There is an answer, or the first event that there is none.
+    /// The head of an answer, or the failure of the fetch.
     Answer(Answer),
-    /// What is wanted has been stored meanwhile.
+    /// Another request has stored the response meanwhile.
     LookAgain,
     /// The client has gone.
     Gone,
-    /// The origin may not be asked.
+    /// A quota forbids asking the origin.
     Stopped(Stopped),
 }
 
-/// What a fetch has brought.
+/// The result of a fetch.
 pub struct Answer {
-    /// Where its body comes from.
+    /// Reads the body.
     pub reader: FlightReader,
-    /// The answer.
+    /// The head, or the failure.
     pub first_event: FirstEvent,
-    /// Another request asked for it.
+    /// Another request began the fetch.
     pub joined: bool,
-    /// An answer was waited for that this request may not have.
+    /// The request has waited before for an answer that it may not have.
     pub in_vain: bool,
 }
 
-/// Joins or starts a fetch, and waits for its head. `found`: what is stored and must be validated. `may_look_again`: if
-/// somebody has fetched it meanwhile.
+/// Joins or starts a fetch, and waits for its head. `found`: a stored response that must be validated. `may_look_again`: whether to
+/// return when another request has stored the response meanwhile.
 pub async fn obtain(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
@@ -86,9 +86,9 @@ pub async fn obtain(
     let none = RequestDirectives::default();
     let (mut key, mut joins) = (Some(flight_key(&worker.shared.cache, wanted)), 0);
     loop {
-        // A patient reload joins what is under way, once; if that has begun too long ago, it queues for the next like any reload.
+        // A patient reload joins the fetch under way, once; if that began too long ago, the reload queues for the next like any other.
         let queues = is_reload(directives) && (joins > 0 || !directives.may_share());
-        // What has not begun when a reload comes is all that it asks for.
+        // A queued reload only asks for a fetch that begins later, so its directives are met.
         let to_satisfy = if queues { &none } else { directives };
         let company = Company {
             wanted,
@@ -155,13 +155,13 @@ pub async fn obtain(
     }
 }
 
-/// Fetches behind the back of a client that gets what is stale: one fetch a key.
+/// Fetches in the background after a stale response was served: one fetch a key.
 pub fn fetch_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
     let worker = ex.worker;
     let key = flight_key(&worker.shared.cache, wanted);
     let directives = RequestDirectives::default();
     let trip = Trip::new();
-    // Nobody waits for it, so it is left out where a quota is used up.
+    // No client waits for this fetch, so it is omitted if a quota is used up.
     let Ok(toll) = paying::miss_behind(ex, &trip) else {
         return;
     };
@@ -195,7 +195,7 @@ pub fn fetch_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
     }
 }
 
-/// The key that requests must agree in to share a fetch for this, as far as it is known: that under which the answer is stored.
+/// The key that requests must share to share a fetch, as far as it is known: that of the stored answer.
 pub fn flight_key(cache: &Cache, wanted: &Wanted) -> Vec<u8> {
     let key = match cache.store.marker(wanted.primary) {
         Some(marker) => variant_key(wanted, marker.salt, &marker.list),
@@ -209,7 +209,7 @@ fn variant_key(wanted: &Wanted, salt: u64, list: &[u8]) -> Vec<u8> {
     key::variant_key(&wanted.key, salt, list, &wanted.request, &wanted.extras)
 }
 
-/// What to look for company with after an answer that could not be had. Nothing: there is no use in that.
+/// The key to join under after an answer that the request may not have. `None`: fetch alone.
 fn key_after(
     cache: &Cache,
     wanted: &Wanted,
@@ -221,13 +221,13 @@ fn key_after(
     if key != tried {
         return Some(key);
     }
-    // A patient reload that found an old answer: it queues under the same key.
+    // A patient reload that got an answer too old queues under the same key.
     let again = is_reload(directives).then(|| key.clone());
     match first_event {
-        // Waiting once more would only add to the wait; what an origin in trouble said to another is not this client's to have.
+        // Another wait would only delay the request, and an origin's error for another client is not for this one.
         FirstEvent::Response(response) if response.status >= 500 => None,
         FirstEvent::Response(response) if response.storable.is_ok() => {
-            // It is not stored, so no marker tells the list. A salt of 0 is nobody's.
+            // The answer is not stored, so no marker has its Vary list. No variant has the salt 0.
             let Ok(Some(list)) = httpcache::vary_list(&response.fields) else {
                 return again;
             };
@@ -236,7 +236,7 @@ fn key_after(
                 .filter(|key| key != tried)
                 .or(again)
         }
-        // That fetch is not to be joined any more.
+        // That fetch cannot be joined any more.
         FirstEvent::Response(_) => Some(key),
         FirstEvent::Validated(validated) if !validated.storable => Some(key),
         FirstEvent::Validated(_) => again,
@@ -244,19 +244,19 @@ fn key_after(
     }
 }
 
-/// How a request looks for others that ask for the same.
+/// How a request looks for others that want the same resource.
 struct Company<'a> {
     wanted: &'a Wanted,
     directives: &'a RequestDirectives,
-    /// It queues for the next fetch, like any reload.
+    /// Queue for the next fetch, as a reload does.
     queues: bool,
-    /// Nothing is stored, and its condition is about what it has itself.
+    /// Nothing is stored, and the request's condition is about the client's own copy.
     asks_about_its_own: bool,
     may_look_again: bool,
 }
 
 impl Company<'_> {
-    /// As [`Self::look_for`], and pays for the fetch that it begins. Whoever joins another's pays nothing.
+    /// Like [`Self::look_for`], and counts a fetch at its quotas if it starts one. Joining another request's fetch is not counted.
     async fn pay_and_look_for(
         &self,
         ex: &mut Exchange<'_>,
@@ -273,21 +273,21 @@ impl Company<'_> {
         let (join, is_for_one) = self.look_for(ex, key);
         match &join {
             Join::Joined(_) | Join::Unneeded => toll.take().into_iter().for_each(Toll::give_back),
-            // It was joined by then, or has ended: it is counted, whether there is room or not.
+            // The fetch under way can no longer be joined, so this request fetches. Count that if the quota has room; fetch even if it has none.
             _ if is_under_way => toll = paying::miss_at_once(ex).ok().flatten(),
             _ => {}
         }
         Ok((join, is_for_one, toll))
     }
 
-    /// Joins a fetch or begins one. True: it fetches alone, because the last answer could not be shared.
+    /// Joins a fetch or starts one. True: fetches alone because the last answer could not be shared.
     fn look_for(&self, ex: &Exchange<'_>, key: Option<&[u8]>) -> (Join, bool) {
         let (worker, wanted) = (ex.worker, self.wanted);
         let (flights, primary) = (&worker.shared.flights, wanted.primary);
         let Some(key) = key else {
             return (Join::Alone, false);
         };
-        // What is purged meanwhile is purged in another process, which does not know of our fetches.
+        // Purges are now made in another process, which does not know this one's fetches, so do not share them.
         if worker.shared.is_handed_over.load(Ordering::Relaxed) {
             return (Join::Alone, false);
         }
@@ -317,7 +317,7 @@ impl Company<'_> {
     }
 }
 
-/// A reader of the fetch, which is started if it is ours. True: it is another request's. `None`: there is no need for one.
+/// A reader of the fetch, which is started here unless it is another request's (true). `None`: no fetch is needed.
 fn read_along(
     ex: &Exchange<'_>,
     primary: KeyHash,
@@ -347,7 +347,7 @@ fn read_along(
     Some((reader, false))
 }
 
-/// Joins the fetch for this key, or starts one, unless it was stored since it was looked up.
+/// Joins a fetch for this key, or starts one, unless the response was stored since its look-up.
 fn join_or_start(
     (flights, storage): (&Flights, &Storage),
     wanted: &Wanted,
@@ -372,7 +372,7 @@ fn join_or_start(
     flights.join_or_start(wanted.primary, key, began)
 }
 
-/// Could the last answer not be shared?
+/// Must the request fetch alone because the last answer could not be shared?
 fn is_passed_for_now(
     flights: &Flights,
     counters: &Counters,
@@ -388,12 +388,12 @@ fn is_passed_for_now(
     is_alone
 }
 
-/// Asks for what the origin says now, or has said not long ago.
+/// Does the request want an answer that the origin gives now, or gave recently?
 fn is_reload(directives: &RequestDirectives) -> bool {
     directives.no_cache || directives.max_age_s.is_some() || directives.min_fresh_s.is_some()
 }
 
-/// What a reload says to caches between us and the origin: only reloads that say the same may share its answer.
+/// The directives of a reload for caches between us and the origin: only reloads with the same ones may share an answer.
 fn said(request: &Fields) -> Vec<u8> {
     let cache_control = request.all(b"cache-control");
     let pragma = request.all(b"pragma");
@@ -405,7 +405,7 @@ fn said(request: &Fields) -> Vec<u8> {
     said
 }
 
-/// What was purged after it was looked up is neither validated nor served instead.
+/// The stored response, unless it was purged since its look-up: then it is neither validated nor served.
 pub fn valid<'a>(cache: &Cache, found: Option<&'a Found>) -> Option<&'a Found> {
     found.filter(|found| cache.still_valid(found.stored.object(), found.began))
 }
@@ -415,7 +415,7 @@ pub fn is_conditional(request: &Fields) -> bool {
     request.contains(b"if-none-match") || request.contains(b"if-modified-since")
 }
 
-/// What to fetch for a request that came by this listener. `stale`: what is to be validated. `trip`: where it is noted what that takes.
+/// The input of a fetch for this request. `stale`: the response to validate. `trip`: measures the request to the origin.
 pub fn fetch_request(
     storage: &Storage,
     listener: &Rc<ListenerState>,
@@ -446,8 +446,8 @@ pub fn fetch_request(
     }
 }
 
-/// Waits for the head, and passes interim responses on meanwhile. `None`: the client has gone. `is_for_one`: that is looked for, for the
-/// fetch ends with its client; another one goes on, and so does a wait whose client has merely finished sending.
+/// Waits for the head, and passes interim responses on meanwhile. `None`: the client has gone. `is_for_one`: watch for the client's
+/// leaving, since the fetch ends with it. Any other fetch goes on, even if the client has merely shut down its sending side.
 async fn first_event(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
@@ -480,7 +480,7 @@ async fn first_event(
     }
 }
 
-/// May a request that joined be given what the fetch brought? `directives`: what the answer has to satisfy of those it said.
+/// May a joined request be given this result? `directives`: those of its directives that the answer must satisfy.
 pub fn may_have(
     storage: &Storage,
     wanted: &Wanted,
@@ -518,7 +518,7 @@ pub fn may_have(
                 &validated.rules,
             )
         }
-        // The same failure would await it; but it may have a stale object of its own, so it gets the first event.
+        // The joined request would meet the same failure, but may have a stale object of its own to serve, so it gets the result.
         FirstEvent::Failed(_) => return true,
     };
     let leader = Request {
@@ -529,7 +529,7 @@ pub fn may_have(
     let terms = Terms {
         directives,
         list: list.as_ref(),
-        // The response's rules, and the waiter's word.
+        // The response's rules, with this request's own setting for client directives.
         rules: &Rules {
             client_directives: wanted.client_directives,
             ..*its_rules

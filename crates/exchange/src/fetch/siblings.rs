@@ -1,22 +1,22 @@
-//! Asking siblings for what they have.
+//! Asks siblings for responses that they have stored.
 //!
-//! Before a fetch goes to a parent or the origin, siblings may have what is wanted. Which of them has it is known by its digest, by ICP
-//! (all at once, the first that says hit), or by trying: of those that are tried, one a request, chosen by the hash of the URL. The one
-//! that seems to have it is asked by HTTP, with `Cache-Control: only-if-cached`. At most one such request is made for a fetch, within
-//! `head-wait`. Whatever but an answer from its cache comes of it, the fetch goes on as if there were no siblings: the client never sees
-//! a sibling's error, and nothing of it is stored. An answer that is not fresh by the rules that hold here is no answer either.
+//! Before a fetch goes to a parent or the origin, a sibling may have the response. Whether it has is known from its digest, from ICP (all
+//! siblings at once; the first hit counts), or by trying one sibling a request, chosen by the hash of the URL. The sibling that seems to
+//! have the response is asked by HTTP with `Cache-Control: only-if-cached`. A fetch makes at most one such request, limited by
+//! `head-wait`. Without an answer from the sibling's cache that is fresh by our own rules, the fetch goes on as if there were no
+//! siblings: the client never sees a sibling's error, and no such answer is stored.
 //!
-//! Not asked are siblings for
-//!   - what is not fetched to be shared: other methods, ranges, uploads, upgrades, requests with `no-store`;
-//!   - requests with Authorization, because what a sibling stored is not for one user, and ICP carries no field at all;
-//!   - revalidations and reloads (`no-cache`, `max-age`, `min-fresh`): they want the word of the origin;
-//!   - `https` URLs: the way to a sibling is not encrypted;
-//!   - what the listener may not reach, as far as its address can be seen here, and anything for a listener whose destination rules are
-//!     its own where others have other ones: an answer would be of a place that only others may reach;
-//!   - what was purged or written to lately (`recent`): they may not know;
-//!   - by ICP or digest, a URL whose stored response has Vary: both know URLs only. A sibling that is tried gets all fields.
+//! Siblings are not asked for
+//!   - requests whose fetch is not shared: other methods, ranges, uploads, upgrades, requests with `no-store`;
+//!   - requests with Authorization, because a sibling's stored response is not for one user, and ICP carries no fields at all;
+//!   - revalidations and reloads (`no-cache`, `max-age`, `min-fresh`), which want the origin's answer;
+//!   - `https` URLs, because the connection to a sibling is not encrypted;
+//!   - destinations that the listener may not reach, as far as the address is visible here, and any destination if forward listeners
+//!     differ in their destination rules: a sibling's answer might come from a place that only another listener may reach;
+//!   - resources that were recently purged or written to (`recent`), since siblings may not know about that;
+//!   - by ICP or digest, a URL whose stored response has Vary: both know only URLs. A sibling that is tried gets all fields.
 //!
-//! Not known here: what is stored of the answer.
+//! Not known here: whether the answer is stored.
 
 use std::{future::poll_fn, task::Poll};
 
@@ -49,25 +49,25 @@ use peers::{
 use plan::{Ask, Order, Plan, Role, Sibling};
 use record::metrics;
 
-/// What siblings are asked with.
+/// The context for asking siblings.
 pub struct SiblingContext<'a> {
-    /// Connections, and the siblings themselves.
+    /// Connections, and the known siblings.
     pub asking: &'a AskContext,
-    /// What they have said that they have.
+    /// The siblings' digests.
     pub digests: &'a Digests,
-    /// The way to ask them what they have, if one is asked so.
+    /// The ICP socket, if any sibling is asked by ICP.
     pub icp: Option<&'a Icp>,
-    /// What was purged here lately is not asked for.
+    /// The cache, which knows recent purges and markers.
     pub cache: &'a Cache,
 }
 
-/// What is wanted of siblings.
+/// A response wanted from siblings.
 pub struct Wish<'a> {
-    /// What is asked for.
+    /// The resource, listener and trip.
     pub to: To<'a>,
-    /// For whom.
+    /// The request that the response is for.
     pub asker: Asker<'a>,
-    /// The hash of its name.
+    /// The hash of the resource's name.
     pub primary: KeyHash,
 }
 
@@ -100,7 +100,7 @@ fn may_ask(context: &SiblingContext<'_>, wish: &Wish<'_>) -> bool {
         && is_reachable()
 }
 
-/// Have all forward listeners the same destination rules? A sibling does not know by which of several a client came.
+/// Do all forward listeners have the same destination rules? A sibling does not know which listener a client used.
 fn have_same_rules(plan: &Plan) -> bool {
     let mut rules = plan.listeners.iter().filter_map(|one| match &one.role {
         Role::Forward(forward) => Some(&forward.destinations),
@@ -110,7 +110,7 @@ fn have_same_rules(plan: &Plan) -> bool {
     rules.all(|other| Some(other) == first)
 }
 
-/// Asks siblings, if they may be asked; what one has is its answer. `request`: in the form for the origin.
+/// Asks siblings, if that is allowed. Returns a sibling's answer from its cache. `request`: in the form for the origin.
 pub async fn ask(
     context: &SiblingContext<'_>,
     watch: &Watch,
@@ -138,15 +138,15 @@ pub async fn ask(
     answer
 }
 
-/// What is known of who has it.
+/// The result of looking for a sibling.
 struct Found {
-    /// The sibling that seems to have it.
+    /// The sibling that seems to have the response.
     number: Option<usize>,
-    /// When the first answer to a query came.
+    /// When the first answer to an ICP query arrived.
     first: Option<Instant>,
 }
 
-/// Looks for one that seems to have it. `None`: nobody was asked.
+/// Looks for a sibling that seems to have the response. `None`: no sibling was asked.
 async fn one_that_has(context: &SiblingContext<'_>, wish: &Wish<'_>, url: &str) -> Option<Found> {
     let host = &wish.to.asked.destination.host;
     let known = &context.asking.peers;
@@ -158,7 +158,7 @@ async fn one_that_has(context: &SiblingContext<'_>, wish: &Wish<'_>, url: &str) 
         .siblings
         .iter()
         .zip(known.siblings());
-    // Others say by name alone that they have it.
+    // Digests and ICP know only URLs, not variants.
     let varies = context.cache.store.marker(wish.primary).is_some();
     let live = peers.enumerate().filter(|(_, (sibling, peer))| {
         peer.health.is_alive() && sibling.is_for(host) && (!varies || sibling.ask == Ask::Try)
@@ -177,7 +177,7 @@ async fn one_that_has(context: &SiblingContext<'_>, wish: &Wish<'_>, url: &str) 
         number: Some(number),
         first: None,
     };
-    // A digest costs nothing to ask.
+    // Digests first: a look into one costs no message.
     let name = name_of(wish.to.asked);
     let says_yes = |number: usize, sibling: &Sibling| {
         sibling.ask == Ask::Digest && context.digests.may_have(number, &name)
@@ -198,7 +198,7 @@ async fn one_that_has(context: &SiblingContext<'_>, wish: &Wish<'_>, url: &str) 
     }
 }
 
-/// The URL in the normal form of keys: siblings know it by that.
+/// The URL in the normal form of keys, which siblings use too.
 fn name_of(asked: &target::Asked) -> Vec<u8> {
     let destination = &asked.destination;
     let named = Named {
@@ -214,8 +214,8 @@ fn name_of(asked: &target::Asked) -> Vec<u8> {
     name
 }
 
-/// Asks all that know ICP at once, and waits for the first that says hit, or until all have answered or had their time. `None`: there
-/// are none.
+/// Sends an ICP query to all siblings that use ICP, and waits for the first hit, or until all have answered or timed out. `None`: no
+/// sibling uses ICP.
 async fn first_hit(icp: &Icp, live: &[(usize, &Sibling)], name: &[u8]) -> Option<Found> {
     let by_icp = live
         .iter()
@@ -251,7 +251,7 @@ async fn first_hit(icp: &Icp, live: &[(usize, &Sibling)], name: &[u8]) -> Option
     Some(Found { number, first })
 }
 
-/// Fetches from a sibling what it seems to have.
+/// Fetches from a sibling a response that it seems to have.
 async fn fetch(
     context: &SiblingContext<'_>,
     watch: &Watch,
@@ -316,19 +316,19 @@ async fn fetch(
     }
 }
 
-/// Is it what the sibling has stored? A refusal, or the word that it has nothing, is a status of 400 or more. 404 and 410 may be stored
-/// answers, and are also what the origin would say; a sibling has no reason to answer so in its own name.
+/// Is the answer from the sibling's cache? A refusal or a miss has a status of 400 or more. 404 and 410 may be stored answers, and
+/// would come from the origin too; a sibling has no reason to make them itself.
 fn is_from_its_cache(head: &ResponseHead) -> bool {
     match head.status {
         404 | 410 => true,
-        // Nobody asked for a part, for a validation, or for another protocol.
+        // The request was not for a range, a validation, or another protocol.
         101 | 206 | 304 => false,
         status => status < 400,
     }
 }
 
-/// Is it fresh by the rules that hold here? A cache may serve what is stale, by its own rules or because it has lost its clock; then the
-/// origin is to be asked.
+/// Is the answer fresh by our own rules? A sibling may serve stale responses, by its rules or because its clock is wrong; then the
+/// origin must be asked.
 fn is_fresh(
     asker: Asker<'_>,
     head: &ResponseHead,

@@ -1,17 +1,17 @@
-//! Fetching a cachable GET: one fetch an answer, whoever waits for it.
+//! Fetches a cachable GET: one fetch for all requests that wait for the same answer.
 //!
-//! A fetch is a task of its own, so it waits for no client, and goes on when the one that began it goes.
+//! A fetch is a task of its own, so it waits for no client, and goes on when the client that began it leaves.
 //!
-//! Life of a fetch: the fetch request goes to the origin ([`origin::upstream`]); the head decides whether the answer may
-//! be stored, shared, both or neither; the body goes to the readers ([`crate::fetch::flight`]) and into the store at once;
-//! when it is complete, and only then, the object is published in memory and on disk. A fetch that nobody
-//! reads any more goes on if it is being stored, else it ends. Interim responses go to the readers as they come.
+//! Life of a fetch: the request goes to the origin ([`origin::upstream`]). The head decides whether the answer may be stored, shared,
+//! both or neither. The body goes to the readers ([`crate::fetch::flight`]) and into the store at the same time. Only when it is complete
+//! is the object published in memory and on disk. A fetch without readers goes on if the body is being stored and worth fetching, else
+//! it ends. Interim responses go to the readers as they arrive.
 //!
-//! A revalidation is a fetch with validators: 304 freshens the stored object and tells the readers to serve
-//! that; another answer replaces it.
+//! A revalidation is a fetch with validators: a 304 freshens the stored object and tells the readers to serve it; another answer
+//! replaces that object.
 //!
-//! What is published carries the invalidation sequence at which the fetch began, so that a purge in the
-//! meantime wins (ARCHITECTURE.md, invariant 3).
+//! The published object carries the invalidation sequence at which the fetch began, so that a purge during the fetch wins
+//! (ARCHITECTURE.md, invariant 3).
 
 use base::clock::Instant;
 use std::{pin::pin, rc::Rc, sync::Arc};
@@ -53,7 +53,7 @@ use origin::{
 };
 use record::metrics::{self, Counters};
 
-/// The longest that a reload waits until the fetch before it is answered.
+/// How long a reload waits at most for the answer to the fetch before it.
 const BEHIND_MAX: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Starts the fetch for a flight as a task of this worker.
@@ -62,7 +62,7 @@ pub fn start(worker: &Rc<Worker>, flight: Arc<Flight>, fetch_request: FetchReque
     spawn(async move { fetch.run().await });
 }
 
-/// As [`start`], once the fetch before it is answered, or has taken too long.
+/// Like [`start`], but begins once the fetch before it is answered or has taken too long.
 pub fn start_behind(
     worker: &Rc<Worker>,
     flight: Arc<Flight>,
@@ -80,7 +80,7 @@ pub fn start_behind(
     });
 }
 
-/// Takes over an answer that is there already: the rest of the fetch as a task of this worker. `flight` is nobody else's.
+/// Starts the rest of a fetch whose head has arrived, as a task of this worker. No other fetch uses `flight`.
 pub fn adopt(
     worker: &Rc<Worker>,
     flight: Arc<Flight>,
@@ -106,7 +106,7 @@ fn spawn(fetch: impl Future<Output = ()> + 'static) {
     tokio::task::spawn_local(Box::pin(fetch));
 }
 
-/// A fetch under way. However its task ends, its flight leaves the table, and the readers are told.
+/// A fetch in progress. Dropping it removes its flight from the table and tells the readers.
 struct Fetch {
     worker: Rc<Worker>,
     watch: Watch,
@@ -152,7 +152,7 @@ impl Fetch {
         let mut validating = self.fetch_request.stale.as_ref();
         loop {
             let asked = match self.fetch_request.is_for_one {
-                // Whoever asked for it is told nothing more.
+                // The only possible reader is the client that began the fetch: stop when it leaves.
                 true => tokio::select! {
                     biased;
                     asked = self.ask(validating) => asked,
@@ -167,13 +167,13 @@ impl Fetch {
             let is_for_client = validating.is_none() && self.fetch_request.is_conditional;
             let Some(stale) = validating.filter(|_| head.status == 304) else {
                 if head.status == 101 || head.status == 304 && !is_for_client {
-                    // Nobody asked for either. A client would take the 101 for an interim response.
+                    // Neither was asked for, and a client would take the 101 for an interim response.
                     let reject = Reject::Response(Fault::StatusCode);
                     return self.fail(UpstreamError::Malformed(reject));
                 }
                 return self.deliver(upstream, &head, asked_at, purges).await;
             };
-            // A 304 has no body: at its end the connection goes back.
+            // Read to the end of the 304, which has no body, so that the connection can be reused.
             let body = &mut upstream.body(&head);
             let _ = body.next(&self.worker.origin, &self.watch).await;
             if httpcache::validates(&stale.fields(), &head.fields) {
@@ -184,7 +184,7 @@ impl Fetch {
         }
     }
 
-    /// There is no answer.
+    /// Publishes the failure.
     fn fail(&self, error: UpstreamError) {
         self.worker.counters.origin_failed(error.token());
         self.worker.shared.flights.remove(&self.flight);
@@ -192,7 +192,7 @@ impl Fetch {
         (self.flight).publish(first_event, false, Keeping::Nothing, self.window());
     }
 
-    /// The stored response is still good.
+    /// Publishes the stored response as still valid.
     fn validated(&self, stale: &Object, head: &ResponseHead, asked_at: UnixMillis) {
         let (worker, flight, fetch_request) = (&self.worker, &self.flight, &self.fetch_request);
         metrics::add(&worker.counters.revalidations_not_modified, 1);
@@ -219,7 +219,7 @@ impl Fetch {
         flight.publish(first_event, storable, Keeping::Nothing, self.window());
     }
 
-    /// Sends the request and waits for the final head; interim ones go to the readers at once.
+    /// Sends the request and waits for the final head. Interim responses go to the readers at once.
     async fn ask(&self, stale: Option<&Object>) -> Result<(Upstream, ResponseHead), UpstreamError> {
         let (worker, watch, fetch_request) = (&self.worker, &self.watch, &self.fetch_request);
         let request = request_bytes(&worker.counters, fetch_request, stale);
@@ -232,7 +232,7 @@ impl Fetch {
             listener: &fetch_request.listener,
             trip,
         };
-        // Not whether what is stored is still good; and a sibling has what the origin sends, not what the route makes of it.
+        // Siblings cannot confirm that a stored response is valid, and their answers are the origin's, not a mirror's.
         let asks_siblings =
             stale.is_none() && !fetch_request.is_conditional && to.asked.mirror.is_none();
         let shared = &worker.shared;
@@ -262,7 +262,7 @@ impl Fetch {
         Ok((upstream, head))
     }
 
-    /// Publishes the response and moves its body. `purges`: how they stood when it was asked for.
+    /// Publishes the response and moves its body. `purges`: the state of purges when the request was sent.
     async fn deliver(
         &self,
         upstream: Upstream,
@@ -276,7 +276,7 @@ impl Fetch {
         let mut storing = self.begin_storing(&mut response);
         self.note_sharing(&response, upstream.received);
         if let Some(key) = storing.key() {
-            // A request that comes now knows the variants, and looks for it there.
+            // Requests from now on know the variants and look for the flight under the variant's key.
             let party = Party::of(&self.fetch_request.request);
             worker
                 .shared
@@ -298,7 +298,7 @@ impl Fetch {
         }
         let first_event = FirstEvent::Response(Arc::new(response));
         let keeping = match storing.keeping() {
-            // Whatever becomes of the client: the push has the pieces anyway.
+            // The push keeps the pieces anyway, so keep all of them for readers as well.
             Keeping::Nothing if collecting.is_some() => Keeping::All,
             Keeping::Nothing if self.fetch_request.is_forwarded => Keeping::Beginning,
             keeping => keeping,
@@ -321,13 +321,13 @@ impl Fetch {
             .move_body(&mut body, &mut storing, &mut collecting)
             .await;
         flight.note_last_byte(self.fetch_request.trip.last_byte());
-        // Published before the readers have the last bytes, and before the flight leaves the table: a request that comes after either
-        // finds the object.
+        // Publish the object before the readers get the last bytes, and before the flight leaves the table: a request after either event
+        // must find the object.
         let moved = match moved {
             Ok(mut last) => {
                 if let (Some(bytes), Some(disk)) = (storing.whole_bytes(), &worker.storage.disk) {
                     if !disk.has_room_for_object(flight.primary, bytes) {
-                        // No reader waits for the disk.
+                        // The readers must not wait for the disk.
                         self.push_last(last.take());
                     }
                     disk.room_for_object(flight.primary, bytes).await;
@@ -348,7 +348,7 @@ impl Fetch {
         flight.finish(moved.map(|()| body.take_trailers().map(Arc::new)));
     }
 
-    /// Decides whether the response is stored, and whether the one that is stored stays.
+    /// Decides whether the response is stored, and whether the stale stored one stays.
     fn begin_storing(&self, response: &mut Response) -> Storing {
         let (worker, flight, fetch_request) = (&self.worker, &self.flight, &self.fetch_request);
         let stale = fetch_request.stale.as_ref();
@@ -388,7 +388,7 @@ impl Fetch {
         storing
     }
 
-    /// Notes whether requests may wait for an answer like this one. After the invalidation, which forgets.
+    /// Records whether later requests may wait for an answer like this one. Call after the invalidation, which removes such records.
     fn note_sharing(&self, response: &Response, now: Instant) {
         if self.fetch_request.is_conditional {
             return;
@@ -412,8 +412,8 @@ impl Fetch {
         }
     }
 
-    /// Moves the body to the readers, into the store, and to where it waits to be pushed. The readers do not have yet what is returned,
-    /// the last piece of a body whose length was known.
+    /// Moves the body to the readers, into the store, and to the push. Returns the last piece of a body of known length, which the readers
+    /// do not have yet.
     async fn move_body(
         &self,
         body: &mut Body,
@@ -443,14 +443,14 @@ impl Fetch {
                 }
             }
             if let (Storing::Fragments(..), Some(disk)) = (&storing, &worker.storage.disk) {
-                // A body that comes faster than the disk writes waits for the disk, for a while.
+                // If the body arrives faster than the disk writes, wait for the disk, for a limited time.
                 disk.room_for_fragment(flight.primary).await;
             }
             body.passes(matches!(storing, Storing::No) && collecting.is_none());
             let came = tokio::select! {
                 biased;
                 came = body.next_into(&worker.origin, &self.watch, storing.room()) => came,
-                // The origin may say nothing more for long.
+                // The origin may send nothing for a long time.
                 () = flight.unwanted() => {
                     let is_stored = !matches!(storing, Storing::No);
                     metrics::add(&worker.counters.fetches_stopped, u64::from(is_stored));
@@ -489,7 +489,7 @@ impl Fetch {
     }
 }
 
-/// The request as it goes to the origin.
+/// The request for the origin.
 fn request_bytes(
     counters: &Counters,
     fetch_request: &FetchRequest,

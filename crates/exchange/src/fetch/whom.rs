@@ -1,13 +1,13 @@
-//! Whom to ask of parents, servers and origins.
+//! Chooses between parents, servers and origins for a request, and asks them.
 //!
-//! A route of a reverse listener names its origin, or several servers in its place ([`upstreams`]). For a forward listener the parents of the plan come before the origin, after it, or
-//! in its place ([`peers::known`]). If the first of them gives no answer, and nothing went to the client yet, the next one is
-//! asked, once. Siblings and members are asked before (`ask`).
+//! A route of a reverse listener names its origin, or an upstream of several servers ([`upstreams`]). For a forward listener the
+//! configured parents come before the origin, after it, or instead of it ([`peers::known`]). If the first destination gives no answer and
+//! nothing was sent to the client yet, the next one is asked, once. Siblings and members are asked before (`ask`).
 //!
-//! A destination that the listener may not reach is refused whoever would be asked for it: a parent is no way round the rules, as far
-//! as the address can be seen here (a literal, `localhost`); names are resolved by the parent, whose own rules hold.
+//! A destination that the listener may not reach is refused whichever server would be asked: a parent must not be a way around the rules,
+//! as far as the address is visible here (a literal, `localhost`). The parent resolves names, and its own rules apply to them.
 //!
-//! Not known here: what is stored, what becomes of the answer.
+//! Not known here: what is stored, how the answer is used.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -39,7 +39,7 @@ use peers::{
 use plan::Role;
 use upstreams::asking;
 
-/// What asking somebody needs of the thread that it runs on.
+/// The parts of a thread that a request to a server needs.
 pub struct AskContext {
     /// Connections and their bounds.
     pub origin: Rc<OriginContext>,
@@ -47,7 +47,7 @@ pub struct AskContext {
     pub peers: Arc<Peers>,
     /// Time-outs.
     pub deadlines: Deadlines,
-    /// When answers came.
+    /// Wall time, for the time of an answer.
     pub wall: Rc<WallClock>,
 }
 
@@ -58,19 +58,19 @@ impl AskContext {
     }
 }
 
-/// What is asked for, on behalf of a client of this listener.
+/// A request to a server on behalf of a client of this listener.
 #[derive(Clone, Copy)]
 pub struct To<'a> {
-    /// What.
+    /// The origin and the resource's name there.
     pub asked: &'a Asked,
-    /// The listener.
+    /// The client's listener.
     pub listener: &'a ListenerState,
-    /// Where it is noted what it takes.
+    /// Measures the request, for the record.
     pub trip: &'a Trip,
 }
 
 impl<'a> To<'a> {
-    /// The parent of this number.
+    /// The parent with this number.
     fn parent(self, context: &'a AskContext, number: usize, peer: &'a Peer) -> Whom<'a> {
         let hop = Hop::to(Hierarchy::Parent, number);
         let edition = &self.listener.edition;
@@ -78,7 +78,7 @@ impl<'a> To<'a> {
         whom_of(context, edition, at, hop, self.trip)
     }
 
-    /// The same, for an upstream.
+    /// The same request, for an upstream.
     fn upstream(self) -> asking::Asked<'a> {
         asking::Asked {
             origin: self.origin(),
@@ -88,7 +88,7 @@ impl<'a> To<'a> {
         }
     }
 
-    /// The origin itself. If that is an upstream, one of its servers takes its place.
+    /// The origin itself. For an upstream, one of its servers takes the origin's place.
     pub fn origin(self) -> Whom<'a> {
         Whom {
             destination: &self.asked.destination,
@@ -102,7 +102,7 @@ impl<'a> To<'a> {
         }
     }
 
-    /// The bounds of asking the origin, and what is read of its odd answers.
+    /// The limits for the origin, and how leniently its answers are parsed.
     pub fn waits(self) -> OriginWaits {
         let mut waits = self.listener.edition.origin_waits();
         if let Role::Forward(forward) = &self.listener.listener.role
@@ -117,7 +117,7 @@ impl<'a> To<'a> {
     }
 }
 
-/// Sends a request without a body to whoever is to be asked, and waits for the final head, as the origin gives it. Interim responses
+/// Sends a request without a body to a parent, server or origin, and waits for the final head, as the origin sent it. Interim responses
 /// are dropped.
 pub async fn ask_final(
     context: &AskContext,
@@ -133,7 +133,7 @@ pub async fn ask_final(
     Ok((upstream, head))
 }
 
-/// Sends a request without a body to whoever is to be asked, and waits for the first head, as the origin gives it.
+/// Sends a request without a body to a parent, server or origin, and waits for the first head, as the origin sent it.
 pub async fn ask_first(
     context: &AskContext,
     watch: &Watch,
@@ -154,7 +154,7 @@ pub async fn ask_first(
     }
 }
 
-/// The next head of whoever was asked.
+/// Waits for the next head from the same server.
 pub async fn next_head(
     context: &AskContext,
     watch: &Watch,
@@ -165,7 +165,7 @@ pub async fn next_head(
     head.map_err(|error| of_hop(context, upstream.trip().hop(), error))
 }
 
-/// A failure of whoever was asked: if that was a parent, it is named, and the failure counts against it.
+/// Attributes an error to the server of this hop: a parent is named, and the failure counts against its health.
 pub fn of_hop(context: &AskContext, hop: Hop, error: UpstreamError) -> UpstreamError {
     let number = usize::from(hop.number);
     match context.peers.parent(number) {
@@ -174,7 +174,7 @@ pub fn of_hop(context: &AskContext, hop: Hop, error: UpstreamError) -> UpstreamE
     }
 }
 
-/// A connection to whoever is to be asked, for a request that is sent once, and that request. `request`: in the form for the origin.
+/// Connects to a parent, server or origin for a request that is sent once. Returns the connection, and the request in the form for it.
 pub async fn connect(
     context: &AskContext,
     to: To<'_>,
@@ -182,7 +182,7 @@ pub async fn connect(
 ) -> Result<(Lease, Vec<u8>), UpstreamError> {
     let [first, second] = ways(context, to)?;
     let first = first.unwrap_or(Way::Direct);
-    // A reverse listener knows no parents: what is signed goes to the origin.
+    // A reverse listener uses no parents, so a signed request always goes to the origin.
     let signer = to.asked.signer.as_deref();
     if let Some(signer) = signer {
         signer.ready(&request).await?;
@@ -203,15 +203,15 @@ pub async fn connect(
     Ok((lease, request))
 }
 
-/// A way for bytes to the other end of a tunnel.
+/// A connection for a tunnel's bytes.
 pub struct Tunnel {
-    /// The connection: to that end, or to a parent that has connected to it.
+    /// The connection to the tunnel's end, or to a parent that has connected to that end.
     pub lease: Lease,
-    /// What came from there already.
+    /// Bytes that have arrived already.
     pub leftover: BytesMut,
 }
 
-/// Opens a tunnel to where `to` leads, directly or through a parent. `head`: of the request for it.
+/// Opens a tunnel to the destination of `to`, directly or through a parent. `head`: of the client's CONNECT.
 pub async fn tunnel(
     context: &AskContext,
     to: To<'_>,
@@ -240,7 +240,7 @@ async fn tunnel_by(
     };
     let loop_id = context.peers.loop_id.as_bytes();
     let via = onward::via_of(&to.listener.edition, head.version);
-    // The names of those on the way stay, so that a circle of several proxies is seen as well.
+    // Keep the names of earlier proxies, so that a loop through several proxies is detected as well.
     let others = [&b"CDN-Loop"[..], b"Via"];
     let others = others
         .into_iter()
@@ -270,7 +270,7 @@ async fn tunnel_by(
     Ok(Tunnel { lease, leftover })
 }
 
-/// Notes what a final response says of the levels above us.
+/// Records how the final response was obtained by the proxies above this one.
 pub fn note_levels(upstream: &Upstream, head: &ResponseHead) {
     let trip = upstream.trip();
     if trip.hop().hierarchy != Hierarchy::Direct {
@@ -278,7 +278,7 @@ pub fn note_levels(upstream: &Upstream, head: &ResponseHead) {
     }
 }
 
-/// Whom to ask, one after the other.
+/// The destinations to ask, one after the other.
 ///
 /// # Errors
 /// The listener may not reach the destination.
@@ -296,7 +296,7 @@ pub fn ways(context: &AskContext, to: To<'_>) -> Result<Ways, UpstreamError> {
     Ok(peers.ways(&to.listener.edition.plan, &destination.host, hash))
 }
 
-/// Whoever was asked has answered: if that was a parent, its failures are forgotten.
+/// The server of this hop has answered: a parent's failures are forgotten.
 pub fn answered(context: &AskContext, hop: Hop) {
     if hop.hierarchy == Hierarchy::Parent
         && let Some(peer) = context.peers.parent(hop.number.into())
@@ -373,7 +373,7 @@ fn parent(context: &AskContext, way: Way) -> Option<(usize, &Peer)> {
     }
 }
 
-/// Another proxy as the one who is asked.
+/// A peer as the server to ask.
 pub fn whom_of<'a>(
     context: &'a AskContext,
     edition: &Edition,
@@ -403,8 +403,8 @@ fn proxied_request(context: &AskContext, asked: &Asked, request: &[u8]) -> Vec<u
     )
 }
 
-/// A parent gave no answer. It counts against its health, unless the reason is ours, or may be a slow origin: a silence on a connection
-/// that was made.
+/// Attributes an error to a parent. The failure counts against its health unless it is this proxy's fault, or a time-out on a
+/// connected parent, which may be due to a slow origin.
 fn failed(peer: &Peer, error: UpstreamError) -> UpstreamError {
     if !matches!(error, UpstreamError::Timeout) {
         note_failure(peer, &error);
@@ -415,7 +415,7 @@ fn failed(peer: &Peer, error: UpstreamError) -> UpstreamError {
     }
 }
 
-/// Counts a failure against the health of a peer, unless the reason is ours.
+/// Counts a failure against the health of a peer, unless it is this proxy's fault.
 pub fn note_failure(peer: &Peer, error: &UpstreamError) {
     if !error.is_ours() && peer.health.failed(Instant::now()) == Change::Died {
         tracing::warn!(peer = %peer.name, at = %peer.destination, %error, "does not answer, and is not asked until it does");

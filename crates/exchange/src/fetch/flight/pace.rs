@@ -1,34 +1,34 @@
-//! Readers of different speed: who is waited for, and who leaves.
+//! Readers of different speed: for which ones the fetch waits, and which ones leave.
 //!
-//! Not known here: when the fetch asks.
+//! Not known here: when the fetch calls this.
 
 use std::time::Duration;
 
 use super::{Reader, STILL_MAX, State};
 use base::clock::Instant;
 
-/// So much at most a reader takes at once of a body that others read too and that nobody can continue: what it takes shows that it does not
-/// stand still.
+/// The most bytes that a reader takes at once from a body that is not resumable and has other readers: the many small takes show
+/// that the reader is not stuck.
 pub(super) const SLICE_BYTES: u64 = 16 << 10;
 
-/// So many readers of one fetch go on by themselves at a time.
+/// The most readers of one fetch that have left and continue on their own at a time.
 pub(super) const LEFT_MAX: usize = 64;
 
-/// So long, all in all, a reader that can go on by itself may hold up others.
+/// How long in total a reader of a resumable body may hold up others.
 pub(super) const HELD_MAX: Duration = Duration::from_secs(20);
 
 impl State {
-    /// Is a piece taken bit by bit?
+    /// Do readers take pieces in slices?
     pub(super) fn is_sliced(&self) -> bool {
         let is_held_back = !self.storing && !self.keep_all && self.lag_max.is_none();
         is_held_back && self.live().nth(1).is_some()
     }
 
-    /// The producer wants room. Those that hold it up leave, if they can go on by themselves. False: there is room.
+    /// The producer wants room: readers that hold it up leave if the body is resumable. False: there is room.
     pub(super) fn hold(&mut self, window: u64, now: Instant) -> bool {
         let is_full = self.end - self.base >= window;
         if is_full {
-            // What is kept of the beginning is kept in a window of now.
+            // The beginning is kept in the present window, too.
             self.window = self.window.min(window);
         }
         let Some(lag_max) = self.lag_max else {
@@ -45,7 +45,7 @@ impl State {
         is_full
     }
 
-    /// So long the slowest reader has held up the others.
+    /// Adds to the time that the slowest reader has held up the others.
     fn count_held(&mut self, time: Duration) {
         let may_leave = self.may_leave() > 0;
         let readers = self.readers.iter_mut().flatten();
@@ -58,18 +58,18 @@ impl State {
         }
     }
 
-    /// So many more may go on by themselves now.
+    /// How many more readers may leave now.
     fn may_leave(&self) -> usize {
         let left = self.readers.iter().flatten().filter(|r| r.lagged).count();
         LEFT_MAX.saturating_sub(left)
     }
 
-    /// Does a reader wait that has seen everything? As long as none does, nobody is held up: the origin is held back for all of them.
+    /// Does a reader wait that has seen everything? If none does, no reader is held up: the origin is held back for all of them.
     fn is_waited_for(&self) -> bool {
         self.live().any(|r| r.at >= self.end && r.waker.is_some())
     }
 
-    /// Readers that are so far behind one that waits leave, as many as may.
+    /// Makes readers leave that are `lag_max` behind a waiting one, as many as may leave.
     fn let_go(&mut self, lag_max: u64) {
         if !self.is_waited_for() {
             return;
@@ -80,10 +80,10 @@ impl State {
         behind.take(may_leave).for_each(Reader::leave);
     }
 
-    /// Readers that are so far behind one that waits leave, if the last [`STILL_MAX`] looks found them there, too.
+    /// Cuts readers that are a window behind a waiting one, if the last [`STILL_MAX`] checks found them at the same position.
     pub(super) fn cut_still(&mut self, window: u64) {
         let (end, is_waited_for) = (self.end, self.is_waited_for());
-        // A reader within the first piece holds all of it.
+        // The first piece is kept whole, even if a reader needs only its end.
         let first = self.pieces.front().map_or(0, |piece| piece.len() as u64);
         let window = window.saturating_sub(first).max(1);
         for reader in self.readers.iter_mut().flatten() {
@@ -102,11 +102,11 @@ impl State {
 
 impl Reader {
     fn is_behind(&self, end: u64, bytes: u64) -> bool {
-        // One that wants a part may be ahead of what has come.
+        // A reader of a part may be ahead of the bytes that have arrived.
         !self.lagged && end.saturating_sub(self.at) >= bytes
     }
 
-    /// It no longer counts: what only it needed is let go.
+    /// Cuts the reader. Pieces that only it needed can go.
     fn leave(&mut self) {
         self.lagged = true;
         self.at = u64::MAX;

@@ -1,14 +1,14 @@
-//! The table of flights: which one a request joins.
+//! The table of flights: decides which flight a request joins.
 //!
-//! Flights are listed by the resource, so that a purge finds all of them, and told apart by the key that their readers agree in: that
-//! of a variant, once it is known that the answers vary.
+//! Flights are listed by resource, so that a purge finds all of them. Within a resource they differ by the key that their readers
+//! share: a variant's key once it is known that the answers vary.
 //!
-//! A *reload* (`no-cache`, `max-age=0`) may have no answer that was asked for before it came. So it joins no fetch that has begun.
-//! Where one is under way, the first reload starts another that begins when that one is answered; reloads that come until then
-//! join it. However many clients reload, one fetch is under way for them and one waits.
+//! A *reload* (`no-cache`, `max-age=0`) may not have an answer that was requested before the reload arrived. So it joins no fetch that
+//! has begun. If one is under way, the first reload starts another fetch that begins when the first one is answered; further reloads
+//! join that waiting fetch until then. However many clients reload, one fetch is under way for them and one waits.
 //!
-//! When a flight has as many readers as it may, the next request begins another one, which others join. So a crowd of `n` costs one fetch
-//! for each `waiters_max` of them.
+//! When a flight has its maximum of readers, the next request begins another flight, which others join. So `n` requests at a time
+//! cost one fetch for each `waiters_max` of them.
 //!
 //! Limits: `waiters_max` readers a flight; [`LISTED_MAX`] flights a resource, beyond which a request fetches for itself.
 
@@ -28,22 +28,22 @@ use super::{Flight, FlightReader, SHARDS, State};
 use crate::{fetch::hit_for_pass::HitForPass, range::fill_lock::FillLocks};
 use cache::Fetches;
 
-/// Flights of one resource at a time that others may join: they are looked through one by one, under a lock.
+/// The most joinable flights of one resource: they are searched one by one, under a lock.
 const LISTED_MAX: usize = 64;
 
-/// Flights by the hash of their resource's key, which is a good hash already.
+/// Flights by the hash of their resource's key, used as the table's hash.
 type Table = HashMap<u64, Vec<Listed>, BuildHasherDefault<AsItIs>>;
 
-/// A flight that others may join.
+/// A flight that other requests may join.
 struct Listed {
-    /// The key that its readers agree in.
+    /// The key that its readers share.
     key: Box<[u8]>,
-    /// The directives of a reload; requests that join before it begins must have sent the same.
+    /// The directives of a reload; requests that join before the fetch begins must have sent the same.
     reload: Box<[u8]>,
     flight: Arc<Flight>,
 }
 
-/// Hashes a hash.
+/// Passes a hash through unchanged.
 #[derive(Default)]
 struct AsItIs(u64);
 
@@ -67,11 +67,11 @@ impl Hasher for AsItIs {
 pub struct Flights {
     shards: Box<[Mutex<Table>]>,
     waiters_max: AtomicUsize,
-    /// Held by each answer that sends a large object from disk to a quick client.
+    /// One reference for each answer that sends a large object from disk to a fast client.
     quick: Arc<()>,
-    /// Keys for which nobody waits for somebody else's answer.
+    /// Keys whose requests do not wait for each other's answers.
     pub hit_for_pass: HitForPass,
-    /// Fetches of parts.
+    /// Locks for fetches of parts.
     pub fill_locks: Arc<FillLocks>,
 }
 
@@ -79,23 +79,23 @@ pub struct Flights {
 pub enum Join {
     /// This request is the first: it must fetch.
     Started(FlightReader),
-    /// This request is the first that may have the answer: it must fetch, once the one under way is answered.
+    /// This request is the first that may have the answer: it must fetch, once the fetch under way is answered.
     Behind(FlightReader, FlightReader),
     /// Another request fetches.
     Joined(FlightReader),
-    /// There is a fetch, but it can't be joined (full, or past the point): go alone.
+    /// There are fetches, but none can be joined, or too many are listed: fetch alone.
     Alone,
-    /// There is no fetch, and no need of one any more.
+    /// No fetch is needed any more.
     Unneeded,
 }
 
 impl Flights {
-    /// From now on a flight has so many readers at most; those that are there stay.
+    /// Sets the maximum of readers a flight; present readers stay.
     pub fn follow(&self, waiters_max: usize) {
         self.waiters_max.store(waiters_max, Ordering::Relaxed);
     }
 
-    /// No flights; at most `waiters_max` readers each.
+    /// An empty table; at most `waiters_max` readers a flight.
     pub fn new(waiters_max: usize) -> Flights {
         Flights {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -112,7 +112,7 @@ impl Flights {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many are in the table, for a simulation.
+    /// The number of flights in the table, for a simulation.
     #[cfg(feature = "simulation")]
     pub fn listed(&self) -> usize {
         let listed = |shard: &Mutex<Table>| {
@@ -122,9 +122,9 @@ impl Flights {
         self.shards.iter().map(listed).sum()
     }
 
-    /// Joins the flight for this key, or starts one. `began` gives the sequence at which it begins, or nothing if none is needed;
-    /// it is asked under the table's lock, which [`Flights::forget`] takes after an invalidation was recorded: a flight that
-    /// began before it is gone.
+    /// Joins the flight for this key, or starts one. `began` returns the sequence at which a new flight begins, or `None` if none is needed.
+    /// It is called under the table's lock. [`Flights::forget`] takes that lock after an invalidation was recorded, so every flight that
+    /// began before the invalidation is removed.
     pub fn join_or_start(
         &self,
         primary: KeyHash,
@@ -142,7 +142,7 @@ impl Flights {
             }
             is_full |= one.flight.lock().has_begun_well();
         }
-        // For those that found no place in the others another one is begun, which again as many may join.
+        // If all flights for this key are full, begin another one, which as many requests may join again.
         if is_there && !is_full || listed.len() >= LISTED_MAX {
             return Join::Alone;
         }
@@ -152,7 +152,7 @@ impl Flights {
         Join::Started(self.list(&mut shard, primary, (key, b""), began))
     }
 
-    /// Joins a flight that this reload's answer may come from, or starts one. `reload`: its directives.
+    /// Joins a flight whose answer this reload may have, or starts one. `reload`: the reload's directives.
     pub fn join_or_queue(
         &self,
         primary: KeyHash,
@@ -173,7 +173,7 @@ impl Flights {
                 continue;
             }
             if ahead.is_none() && !state.is_waiting && state.first_event.is_none() {
-                // Beside the slots: there is one such reader, and it leaves with the head.
+                // Does not count as a joined request: there is one such reader a flight, and it leaves with the head.
                 let slot = state.add_reader(true);
                 let flight = Arc::clone(&one.flight);
                 ahead = Some(FlightReader { flight, slot });
@@ -199,7 +199,7 @@ impl Flights {
         listed.iter().any(|one| *one.key == *key)
     }
 
-    /// Joins the flight for this key, if there is one and it can be joined.
+    /// Joins a flight for this key, if one can be joined.
     pub fn join(&self, primary: KeyHash, key: &[u8]) -> Option<FlightReader> {
         let shard = self.shard(primary);
         let listed = shard.get(&primary.0)?;
@@ -215,7 +215,7 @@ impl Flights {
         Some(FlightReader { flight, slot })
     }
 
-    /// A new flight, in the table, and its first reader.
+    /// Adds a new flight to the table. Returns its first reader.
     fn list(
         &self,
         shard: &mut Table,
@@ -233,7 +233,7 @@ impl Flights {
         FlightReader { flight, slot }
     }
 
-    /// From here on readers must agree in this key: the answer has told more than was known.
+    /// Changes the key that readers share: the head has shown which variant the answer is.
     pub fn rename(&self, flight: &Arc<Flight>, key: &[u8]) {
         let mut shard = self.shard(flight.primary);
         let mut all = shard.get_mut(&flight.primary.0).into_iter().flatten();
@@ -244,17 +244,17 @@ impl Flights {
         }
     }
 
-    /// Counts an answer that sends a large object from disk to a quick client, as long as it is held.
+    /// Counts an answer that sends a large object from disk to a fast client, until the value is dropped.
     pub fn hold_quick(&self) -> Arc<()> {
         Arc::clone(&self.quick)
     }
 
-    /// How many there are.
+    /// The number of such answers now.
     pub fn quick_answers(&self) -> usize {
         Arc::strong_count(&self.quick) - 1
     }
 
-    /// A flight nobody else can join: for revalidation behind the client's back and for requests that go alone.
+    /// A flight that no other request can join: for background revalidation and for requests that fetch alone.
     pub fn start_alone(&self, primary: KeyHash, began: Sequence) -> FlightReader {
         let flight = self.flight(primary, began);
         flight.close();
@@ -273,7 +273,7 @@ impl Flights {
         })
     }
 
-    /// Takes the flight out of the table, so that the next request starts a new one.
+    /// Removes the flight from the table, so that the next request starts a new one.
     pub fn remove(&self, flight: &Arc<Flight>) {
         if makes(Mistake::KeepEnded) {
             return;
@@ -287,7 +287,7 @@ impl Flights {
         }
     }
 
-    /// After an invalidation: nobody joins what began before it, whichever variant it is.
+    /// After an invalidation: no request joins a flight of this resource that began before, whatever its variant.
     pub fn forget(&self, primary: KeyHash) {
         self.hit_for_pass.forget(primary);
         for one in self.shard(primary).remove(&primary.0).into_iter().flatten() {
@@ -295,8 +295,8 @@ impl Flights {
         }
     }
 
-    /// The same for all that `is_meant`, by primary hash and key. (What is remembered of answers that nobody could share
-    /// stays: it costs company, and no more.)
+    /// Like [`Flights::forget`], for all flights that `is_meant` selects by primary hash and key. (Hit-for-pass entries stay: they only
+    /// prevent sharing.)
     pub fn forget_all(&self, is_meant: impl Fn(KeyHash, &[u8]) -> bool) {
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,27 +1,27 @@
-//! A fetch that nobody reads any more: whether it goes on, to be stored, or is stopped.
+//! Decides whether a fetch without readers goes on, to be stored, or is stopped.
 //!
-//! Clients leave downloads all the time. What little is missing is worth fetching, since the next client finds the body stored; a hundred
-//! gigabytes that nobody waits for are not.
+//! Clients often leave downloads. A small rest is worth fetching, since the next client then finds the body stored; a rest of a hundred
+//! gigabytes without a reader is not.
 //!
-//! Source: Squid's `quick_abort_min`, `_max` and `_pct`. We differ: one bound in bytes instead of two; a body whose length is not known gets
-//! as many bytes more.
+//! Source: Squid's `quick_abort_min`, `_max` and `_pct`. We differ: one bound in bytes instead of two; a body of unknown length may
+//! receive as many bytes again after its reader left.
 
-/// What becomes of a body that is stored, once all of its readers have left.
+/// Whether the fetch of a stored body goes on when all of its readers have left.
 #[derive(Default)]
 pub(super) struct Unread {
     pub(super) worth: Worth,
     /// The body's length, if it is known.
     pub(super) length: Option<u64>,
-    /// A reader has left, when so much of the body had come. A fetch that never had one is not for readers.
+    /// Bytes of the body that had arrived when the last reader left. `None`: no reader has left, so the fetch is not stopped.
     pub(super) left_at: Option<u64>,
 }
 
-/// When a body is fetched to its end though nobody reads it.
+/// When a body without readers is fetched to its end.
 #[derive(Clone, Copy, Debug)]
 pub struct Worth {
-    /// If no more bytes than these are missing.
+    /// If at most so many bytes are missing.
     pub left_bytes: u64,
-    /// If this percentage of it has come.
+    /// If this percentage of the body has arrived.
     pub percent: u32,
 }
 
@@ -36,7 +36,7 @@ impl Default for Worth {
 }
 
 impl Unread {
-    /// Is the rest worth its fetch, when `came` bytes of it are there? Only asked when nobody reads.
+    /// Is the rest worth fetching when `came` bytes are there? Called only without readers.
     pub(super) fn is_worth_it(&self, came: u64) -> bool {
         let Some(left_at) = self.left_at else {
             return true;
