@@ -1,12 +1,12 @@
 //! A client's connection, from accept to close.
 //!
-//! The loop waits for a request with no buffer of its own: bytes land in the worker's scratch space, and as
-//! long as requests come whole and are answered from memory ([`crate::conn::fast`]) nothing is allocated at all. A
-//! head that comes in parts, or a request that needs more, gets a buffer ([`Conn::input`]) and a task-sized
-//! future of its own ([`crate::request::handle`]), boxed, so that an idle connection stays small.
+//! The loop waits for a request without a buffer of its own: bytes arrive in the worker's scratch space, and nothing is allocated
+//! while requests arrive whole and are answered from memory ([`crate::conn::fast`]). A head that arrives in parts, or a request that
+//! needs more, gets a buffer ([`Conn::input`]) and a large boxed future ([`crate::request::handle`]). Boxing keeps an idle connection
+//! small.
 //!
-//! Limits: head size, fields, target (431, 414), time to send a head (408), what all heads together may take ([`base::heads`]), idle
-//! time, time without progress in writing.
+//! Limits: head size, fields, target (431, 414), time to send a head (408), memory of all heads together ([`base::heads`]), idle time,
+//! time without progress in writing.
 
 use base::clock::Instant;
 use std::{
@@ -56,35 +56,35 @@ use tls::{
     stream::ClientStream,
 };
 
-/// Requests answered in a row before other connections of the worker get their turn.
+/// Requests answered in a row before other connections of the worker are served.
 const TURN_REQUESTS: usize = 32;
-/// Bytes read and thrown away at the end of a connection: as many as a client of HTTP/2 may have on its way.
+/// Bytes read and discarded at the end of a connection: as many as an HTTP/2 client may have in flight.
 const LINGER_BYTES: usize = http2::Limits::DEFAULT.connection_window as usize;
 const _: () = assert!(LINGER_BYTES >= 256 << 10);
-/// How long a client that has all it was sent may take to close.
+/// How long a client that has received everything may take to close.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// What somebody who speaks plain HTTP to a TLS port is told.
+/// The answer to plain HTTP on a TLS port.
 const NOT_TLS: &str = "this port speaks TLS: ask with https://";
 
 enum Turn {
     Request(Box<Incoming>),
     Rejected(Reject, Instant),
-    /// What came first is no HTTP/1, and may be meant as HTTP/2. It is kept in the input.
+    /// The first bytes are not HTTP/1 and may be meant as HTTP/2. They stay in the input.
     NotHttp1,
     TimedOut(Instant),
-    /// There is no room for what was sent, this long after the first byte.
+    /// There is no room for the head. The time is that of its first byte.
     Crowded(Instant),
-    /// The client has closed, or the connection broke, or was idle for long; or the answer was the last one, as it says.
+    /// The client has closed, the connection broke or was idle for too long, or the last answer said that it is the last.
     Closed,
-    /// All that came is answered, and we end the connection: the client may be asking already.
+    /// Everything is answered and the proxy ends the connection; the client may have sent another request already.
     Over,
 }
 
-/// A head that has not come in so long is a slow one; what has to go earlier is large.
+/// A head that was shed after this time counts as slow (408), before as large (431).
 const SLOW_HEAD: Duration = Duration::from_secs(1);
 
-/// Says it once a minute: whoever has reached the limit has many of them.
+/// Logs at most once a minute, since refusals come in large numbers once the limit is reached.
 fn warn_of_limit(now: UnixMillis, peer: SocketAddr) {
     static SAID: Seldom = Seldom::new();
     if SAID.is_due(now.0 / 1000) {
@@ -131,7 +131,7 @@ pub async fn serve(
     let Some(_counted) = conn.is_counted() else {
         return;
     };
-    // Members speak to each other by a link of their own.
+    // Connections from members do not begin with TLS here: members use a link of their own.
     if let (Some(served), None) = (conn.listener.tls.clone(), member) {
         let ClientStream::Plain(socket) = conn.stream else {
             return;
@@ -168,7 +168,7 @@ pub async fn serve(
             ClientStream::Plain(_) => None,
         };
         let speaks = match agreed {
-            // Go's client agrees on HTTP/2 with its proxy, and then sends CONNECT in HTTP/1.1. Nothing may be sent before that shows.
+            // Go's client agrees on HTTP/2 with its proxy, and then sends CONNECT in HTTP/1.1. Send nothing before the protocol is known.
             Some(true) if !is_forward => Some(true),
             Some(false) => Some(false),
             _ => Box::pin(h2::serve::has_preface(&mut conn)).await,
@@ -182,24 +182,24 @@ pub async fn serve(
     let spoken = Spoken::count(&conn.worker.counters, Protocol::Http11, conn.encryption());
     if answer_requests(&mut conn).await == Ended::NotHttp1 {
         drop(spoken);
-        // Its preface is broken, which is said in HTTP/2.
+        // The client's preface is malformed; HTTP/2 reports that.
         Box::pin(h2::serve::serve(conn)).await;
     }
 }
 
-/// How it ended to answer requests of HTTP/1.
+/// How the HTTP/1 part of a connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ended {
     Over,
-    /// It was none, from the first byte on.
+    /// The first bytes were not HTTP/1.
     NotHttp1,
 }
 
-/// Answers what comes on a connection until it is over.
+/// Answers the requests on a connection until it is over.
 async fn answer_requests(conn: &mut Conn) -> Ended {
     loop {
         match conn.turn().await {
-            // The one place where a request that is no hit begins to have effects.
+            // Only here does a request that is not a hit begin to have effects, so the TLS handshake must be complete.
             Turn::Request(_) if !conn.await_handshake(false).await => return Ended::Over,
             Turn::Request(incoming) => {
                 let after = in_place(|| long_way(conn, incoming)).await;
@@ -252,7 +252,7 @@ async fn answer_requests(conn: &mut Conn) -> Ended {
                 return Ended::Over;
             }
             Turn::Closed => {
-                // Of what the client has all of, nothing can be destroyed.
+                // A close is safe only when the client has received everything.
                 if !conn.pace.is_cut && conn.stream.untaken_bytes() > 0 {
                     Box::pin(conn.linger()).await;
                 } else if conn.stream.is_unsettled() {
@@ -264,13 +264,13 @@ async fn answer_requests(conn: &mut Conn) -> Ended {
     }
 }
 
-/// A boxed future that is made where it stays: one of some kilobytes would be copied two or three times on its way there.
+/// A boxed future that is built in its place: a future of some kilobytes would otherwise be copied two or three times.
 pub fn in_place<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
     let place = Box::new_uninit();
     Box::into_pin(Box::write(place, make()))
 }
 
-/// Answers a request that needs more than the memory tier.
+/// Answers a request that the short way cannot answer.
 async fn long_way(conn: &mut Conn, incoming: Box<Incoming>) -> After {
     let worker = &Rc::clone(&conn.worker);
     let head = &incoming.head;
@@ -287,8 +287,8 @@ async fn long_way(conn: &mut Conn, incoming: Box<Incoming>) -> After {
     handle::handle(&mut ex, *incoming).await
 }
 
-/// Refuses a request whose head could not be understood; the connection is closed afterwards. To be boxed, so that an idle connection stays
-/// small.
+/// Refuses a request whose head is malformed, late or too large; the connection is closed afterwards. Callers box the future, so that an
+/// idle connection stays small.
 async fn refuse(conn: &mut Conn, status: u16, reason: &str, began: Instant) {
     let worker = &Rc::clone(&conn.worker);
     let accepted = conn.accepted.take();
@@ -305,23 +305,23 @@ async fn refuse(conn: &mut Conn, status: u16, reason: &str, began: Instant) {
     ex.refuse(status, reason, None).await;
 }
 
-/// What became of the bytes at hand.
+/// The result of processing the bytes at hand.
 enum Progress {
     /// All answered.
     Answered,
-    /// Answered except for what the socket did not take. True: the client may send another request.
+    /// Answered, except for the bytes that the socket did not take. True: the client may send another request.
     Unsent(Box<Unsent>, bool),
     /// Needs the long way.
     Request(Box<Incoming>),
-    /// To be read from disk first.
+    /// The object must be read from disk first.
     OnDisk(Box<OnDisk>),
     /// The last request asked for the end of the connection.
     Close,
     /// More bytes are needed.
     Partial,
-    /// Refused.
+    /// The request is refused.
     Rejected(Reject),
-    /// Refused, and perhaps meant as HTTP/2.
+    /// The request is refused, and perhaps meant as HTTP/2.
     NotHttp1,
 }
 
@@ -352,7 +352,7 @@ impl Conn {
                 }
                 // Boxed, so that an idle connection stays small.
                 Progress::Unsent(unsent, keep_open) => {
-                    // There is no room for what came behind it: the answer that was begun is ended, and then the connection.
+                    // If there is no room for the bytes behind this request, finish its answer and then end the connection.
                     let is_held = self.holds_input();
                     if !is_held {
                         self.input.clear();
@@ -402,15 +402,15 @@ impl Conn {
         }
     }
 
-    /// Answers what is at hand, or what comes next; also when its first byte was seen. `None`: the connection has ended. `scanned`:
-    /// so much of a head is known to be incomplete, and `began` then.
+    /// Processes the bytes at hand, or waits for the next ones; returns the time of the first byte, too. `None`: the connection has ended.
+    /// `scanned`: so many bytes are known to be an incomplete head, which began at `began`.
     async fn progress(
         &mut self,
         scanned: usize,
         began: Option<Instant>,
     ) -> Option<(Progress, Instant)> {
         if self.input.is_empty() {
-            // Nothing left over: read into the worker's space and use it from there.
+            // The input is empty: read into the worker's space and process the bytes there.
             let watch = Rc::clone(&self.watch);
             let idle = self.listener.edition.plan.timeouts.client_idle;
             let listener = self.listener.id;
@@ -431,19 +431,19 @@ impl Conn {
         Some((progress, began))
     }
 
-    /// Is this, which is no request of HTTP/1, the first that came to a listener that also speaks HTTP/2, and not even a line of HTTP/1?
+    /// Are these bytes the first on a listener with HTTP/2, and not even a line of HTTP/1? Called for a malformed request.
     #[cold]
     fn may_be_http2(&self, bytes: &[u8]) -> bool {
         self.speaks_both && self.accepted.is_some() && !h2::serve::begins_as_http1(bytes)
     }
 
-    /// Waits for more of a head that began then. `Err`: there will be no more.
+    /// Waits for more of a head that began at `began`. `Err`: no more will come.
     async fn await_more(&mut self, began: Instant) -> Result<(), Turn> {
         let kept = self.kept.get_or_insert_with(|| self.worker.heads.place());
         if !kept.grow(self.input.len(), began) {
             return Err(Turn::Crowded(began));
         }
-        // Asked here too: a byte that is there at once ends no wait.
+        // Check the limit here as well: a wait that finds a byte at once never times out.
         let limit = self.listener.edition.plan.timeouts.client_head;
         let left = limit.saturating_sub(began.elapsed());
         if left.is_zero() {
@@ -461,12 +461,12 @@ impl Conn {
     fn drop_input(&mut self, n: usize) {
         if !self.input.is_empty() && n > 0 {
             self.input.advance(n.min(self.input.len()));
-            // A copy, so that no more is kept than what is left.
+            // Copy, so that the large buffer is not kept for a small rest.
             self.input = BytesMut::from(&self.input[..]);
         }
     }
 
-    /// Counts what is left behind a request. False: there is no room for it.
+    /// Counts the bytes left behind a request. False: there is no room for them.
     #[inline]
     fn holds_input(&mut self) -> bool {
         if self.input.is_empty() {
@@ -477,15 +477,15 @@ impl Conn {
         kept.hold(self.input.len())
     }
 
-    /// Reads once into the worker's space and answers what is there. What is left over is copied to `input`.
-    /// `None` is the end of the connection.
+    /// Reads once into the worker's space and processes the bytes there. Unused bytes are copied to `input`. `None` is the end of the
+    /// connection.
     async fn read_and_answer(&mut self) -> Option<(Progress, Instant)> {
         poll_fn(|cx| {
             let input = Rc::clone(&self.worker.input);
             let mut space = input.borrow_mut();
             let mut buf = ReadBuf::new(&mut space);
-            // `poll_read` (not `try_read`): a short read tells tokio that the socket is drained, which
-            // saves the read that would only say so.
+            // `poll_read` (not `try_read`): a short read tells tokio that the socket is drained, which saves a read that would only return
+            // WouldBlock.
             let result = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buf));
             let began = Instant::now();
             let n = buf.filled().len();
@@ -502,7 +502,7 @@ impl Conn {
         .await
     }
 
-    /// Goes through the requests in `bytes`; also says how many bytes are done with.
+    /// Processes the requests in `bytes`. Also returns how many bytes were used.
     fn answer_all(&mut self, bytes: &[u8], began: Instant) -> (usize, Progress) {
         if !self.follow() {
             metrics::add(&self.worker.counters.client_connections_refused, 1);
@@ -556,18 +556,18 @@ impl Conn {
         }
     }
 
-    /// The end of a connection that we end, whatever was spoken on it: what was written is sent, then our end, and then the client is read until
-    /// it closes. Closed at once, the kernel would answer what the client still sends (requests, windows, the rest of an upload) with a
-    /// reset, which destroys what is on its way to the client.
+    /// Ends a connection from our side, for every protocol: sends pending bytes, then our end, and then reads until the client closes. If the
+    /// socket were closed at once, the kernel would answer bytes that still arrive (requests, window updates, the rest of an upload) with a
+    /// reset, which destroys bytes on their way to the client.
     ///
-    /// A client that has all it was sent has [`LINGER`] to close; one that takes it slowly has as long as while it is answered
-    /// ([`crate::conn::pace`]).
+    /// A client that has received everything has [`LINGER`] to close. A client that still receives is given as much time as during an
+    /// answer ([`crate::conn::pace`]).
     //= rfc9112 §9.6   close the write side, and read until the client's close or until its side has surely got all
     pub async fn linger(&mut self) {
         if self.pace.is_cut {
             return;
         }
-        // Over TLS what was written may still be here.
+        // Over TLS, written bytes may not have reached the socket yet.
         self.settle().await;
         let shutdown = poll_fn(|cx| Pin::new(&mut self.stream).poll_shutdown(cx));
         if self.watch.limit(LINGER, pin!(shutdown)).await.is_err() {
@@ -600,7 +600,7 @@ impl Conn {
             self.pace.wait(LINGER);
             self.pace.ask(untaken, rate_min);
             if self.pace.patience(stall_max, rate_min).is_zero() {
-                // Not left to the kernel, which would keep it for a long time.
+                // Reset, because the kernel would keep the unsent bytes for a long time.
                 metrics::add(&self.worker.counters.client_connections_slow, 1);
                 socket::reset_when_closed(self.stream.socket());
                 return;

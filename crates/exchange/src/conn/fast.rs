@@ -1,14 +1,14 @@
-//! The short way of HTTP/1: a fresh object in memory, asked for plainly.
+//! The short way of HTTP/1: a plain request for a fresh object in memory.
 //!
-//! No wait, no allocation, no formatting machinery: key in scratch space, one look-up, two numbers appended to
-//! the stored head, one write. Anything out of the ordinary (a directive, a condition, a range, a body, a
-//! stale object) answers [`Fast::NotHere`] and takes the long way.
+//! No wait, no allocation, no formatting: the key is built in scratch space, and a hit costs one look-up, two numbers appended to the
+//! stored head, and one write. Anything else (a directive, a condition, a range, a body, a stale object) returns [`Fast::NotHere`] and
+//! takes the long way.
 //!
-//! An object that is not in memory but on disk is nearly as plain: [`Fast::OnDisk`] has its extent pinned, and
-//! [`from_disk`] reads, verifies and sends it. An object that is large or not fresh goes on to the long way
-//! together with the request: nothing is parsed or read again.
+//! An object on disk costs little more: [`Fast::OnDisk`] has its extent pinned, and [`from_disk`] reads, verifies and sends it. If the
+//! object is large or not fresh, it goes to the long way together with the request, so nothing is parsed or read again.
 //!
-//! Here is how HTTP/1 asks and sends; what a hit is, is in [`crate::hit`].
+//!
+//! This file knows how HTTP/1 asks and sends. [`crate::hit`] decides what is a hit.
 
 use base::clock::Instant;
 use std::{
@@ -40,39 +40,39 @@ use crate::{
 use ledger::pause;
 use tls::stream::ClientStream;
 
-/// A longer body that is read from disk counts in the ledger until it is sent.
+/// A longer body read from disk counts in the ledger until it is sent.
 const COUNTED_BYTES_MIN: usize = 64 << 10;
 
 /// Bodies up to this are copied behind the head and sent as one buffer: cheaper than a vectored write.
 const COPY_BYTES_MAX: usize = 4096;
 
-/// What became of a request here.
+/// The result of the short way.
 pub enum Fast {
-    /// It is a hit.
+    /// The request was a hit.
     Hit(Sent),
-    /// Not for this way.
+    /// The request must take the long way.
     NotHere,
-    /// Neither in memory nor on disk.
+    /// The object is neither in memory nor on disk.
     Absent(Absent),
-    /// Not in memory: to be read from disk.
+    /// The object must be read from disk.
     OnDisk(Box<OnDisk>),
 }
 
 /// A plain request whose object is on disk.
 pub struct OnDisk {
-    /// The request, in case the long way must be taken.
+    /// The request, in case it must take the long way.
     incoming: Incoming,
     pinned: Pinned,
 }
 
 impl OnDisk {
-    /// When its connection was accepted, if it is the first request on it.
+    /// When the connection was accepted, if this is its first request.
     pub fn accepted(&self) -> Option<Instant> {
         self.incoming.accepted
     }
 }
 
-/// Answers the request if it can be answered here.
+/// Answers the request if the short way can.
 pub fn answer(
     conn: &mut Conn,
     view: &RequestView<'_, '_>,
@@ -132,12 +132,12 @@ pub fn answer(
     Fast::Hit(Hit::in_memory(fresh, by, asked).answer(&worker, &mut socket))
 }
 
-/// Might the upgrade be honoured? Others (h2c, which some clients always offer) are ordinary requests.
+/// Might the upgrade be granted? A request for another one (h2c, which some clients always offer) is an ordinary request.
 fn asks_to_switch(view: &RequestView<'_, '_>) -> bool {
     view.first(b"upgrade").is_some_and(methods::may_switch_to)
 }
 
-/// The socket as hits are sent by it.
+/// Writes hits to the client's socket.
 struct ToSocket<'c> {
     stream: &'c mut ClientStream,
     keep_open: bool,
@@ -178,8 +178,8 @@ impl Sink for ToSocket<'_> {
     }
 }
 
-/// Reads an object from disk and sends it: one read, one write. True: the connection stays. `Err`: the request must take the long
-/// way, and takes along what was read.
+/// Reads an object from disk and sends it: one read, one write. True: the connection stays open. `Err`: the request must take the long
+/// way, together with the object that was read.
 pub async fn from_disk(conn: &mut Conn, on_disk: Box<OnDisk>) -> Result<bool, Box<Incoming>> {
     let OnDisk {
         mut incoming,
@@ -211,7 +211,7 @@ pub async fn from_disk(conn: &mut Conn, on_disk: Box<OnDisk>) -> Result<bool, Bo
         None => return Err(Box::new(incoming)),
         Some(Sent::All) => keep_open,
         Some(Sent::Some(unsent)) => {
-            // Of a short one only what the socket does not take at once is held for long.
+            // A short body counts only now, with the bytes that the socket did not take.
             let rest = unsent.body.len();
             held.get_or_insert_with(|| conn.holder(ledger).hold(rest));
             send_rest(conn, *unsent, keep_open).await
@@ -222,7 +222,7 @@ pub async fn from_disk(conn: &mut Conn, on_disk: Box<OnDisk>) -> Result<bool, Bo
     Ok(keep_open)
 }
 
-/// Sends what the socket did not take at once. False when the connection is over.
+/// Sends the bytes that the socket did not take. False: the connection is over.
 pub async fn send_rest(conn: &mut Conn, unsent: Unsent, keep_open: bool) -> bool {
     let Unsent {
         head,

@@ -1,10 +1,10 @@
-//! How fast a client takes its answer, and when that is too slow.
+//! Measures how fast a client takes its answer, and decides when it is too slow.
 //!
-//! Only time in which bytes wait for the client and it takes none counts. So a client that waits for an origin, polls for
-//! long, or reads on after a pause is not slow. A client is cut by a reset, which it notices, if it
+//! Only time counts in which bytes wait for the client and it takes none. So a client that waits for an origin, polls for a long time, or
+//! continues to read after a pause is not slow. A slow client is cut by a reset, which it notices. A client is slow if it
 //!
 //!   - takes nothing for `timeouts.client-write`, or
-//!   - takes less than `limits.client-rate-min` on the average of a minute of such time: otherwise a byte now and then would hold a connection and its data for ever.
+//!   - takes less than `limits.client-rate-min` on average over a minute of such time: a byte now and then must not hold a connection.
 //!
 //! Not known here: the bytes. Tunnels have a time-out of their own (`tunnel`).
 
@@ -23,20 +23,20 @@ pub struct Pace {
     waited: Duration,
     /// Bytes taken in this window.
     taken: u64,
-    /// Time waited since it last took something.
+    /// Time waited since the client last took something.
     stalled: Duration,
     /// Time waited since the kernel was last asked.
     pub unasked: Duration,
-    /// Bytes not taken at that time, and bytes written since.
+    /// Bytes not taken at that time, plus bytes written since.
     pub untaken: u64,
-    /// The window is this long, if that is longer than a minute.
+    /// Length of the window, if longer than a minute.
     pub window_min: Duration,
-    /// It was too slow: the connection ends with a reset.
+    /// The client was too slow: the connection ends with a reset.
     pub is_cut: bool,
 }
 
 impl Pace {
-    /// How much longer to wait for it.
+    /// How much longer to wait for the client.
     pub fn patience(&self, stall_max: Duration, rate_min: u64) -> Duration {
         let left = stall_max.saturating_sub(self.stalled);
         if rate_min == 0 {
@@ -52,19 +52,19 @@ impl Pace {
         WINDOW.max(self.window_min)
     }
 
-    /// Time waited since it last took something.
+    /// Time waited since the client last took something.
     pub fn stalled(&self) -> Duration {
         self.stalled
     }
 
-    /// The client took nothing for this long.
+    /// Adds time in which the client took nothing.
     pub fn wait(&mut self, waited: Duration) {
         self.waited += waited;
         self.stalled += waited;
         self.unasked += waited;
     }
 
-    /// The kernel says that this many bytes are not taken yet.
+    /// Adds the kernel's answer: this many bytes are not taken yet.
     pub fn ask(&mut self, untaken: u64, rate_min: u64) {
         let taken = self.untaken.saturating_sub(untaken);
         (self.untaken, self.unasked) = (untaken, Duration::ZERO);
@@ -96,7 +96,7 @@ mod tests {
     const STALL_MAX: Duration = Duration::from_secs(600);
     const RATE: u64 = 100;
 
-    /// So many bytes were written and taken.
+    /// Writes `bytes`, which the client takes.
     fn take(pace: &mut Pace, bytes: u64, rate: u64) {
         pace.untaken += bytes;
         pace.ask(pace.untaken - bytes, rate);

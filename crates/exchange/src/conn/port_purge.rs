@@ -1,9 +1,9 @@
 //! PURGE on a listener's own port, as modules of content systems send it.
 //!
-//! `PURGE /path` with the site's name in Host purges this URL with all its variants, as a client of this listener asks for
-//! it; on a forward listener the target is the whole URL. Only addresses in the listener's `purge-from` may, by default none;
-//! all others are refused. A PURGE is never forwarded, because an origin may obey it. It names URLs that clients of this
-//! listener can ask for, and takes all copies of them, also those that other listeners stored.
+//! `PURGE /path` with the site's name in Host purges this URL with all its variants, as a client of this listener requests it. On a
+//! forward listener the target is the whole URL. Only addresses in the listener's `purge-from` (by default none) may purge; all others
+//! are refused. A PURGE is never forwarded, because an origin may obey it. It may name any URL that clients of this listener can
+//! request, and purges all copies, including those that other listeners stored.
 //!
 //! | field | effect |
 //! |---|---|
@@ -11,9 +11,9 @@
 //! | `X-Purge-Method: regex`, the path ends in `.*` | all URLs with this prefix; other expressions are refused with 501 |
 //! | one that names tags ([`TAG_FIELDS`]) | 501 |
 //!
-//! The second is how "purge all" arrives (`PURGE /.*`). Taken for a URL it would purge nothing and be answered 200. So would `PURGE /*`, and one
-//! that means tags would purge the home page: they are refused with 501, and so are [`METHODS`] of other caches, which are not forwarded
-//! either.
+//! `X-Purge-Method` is how "purge all" arrives (`PURGE /.*`). Read as a URL, it would purge nothing and answer 200. `PURGE /*` would do
+//! the same, and a PURGE that names tags would purge the home page. Both are refused with 501, and so are the [`METHODS`] of other
+//! caches. None of these is forwarded.
 //!
 //! Not known here: how a purge works (`request::purge`, which also makes the answers).
 
@@ -32,7 +32,7 @@ use crate::{
 };
 use record::metrics;
 
-/// The methods of a port without permitted purges.
+/// The methods of a port that permits no purges.
 const ALLOW: &[u8] = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
 /// Methods by which other caches purge: a resource, by expression, by tags.
@@ -56,7 +56,7 @@ const EXPRESSION: &[char] = &[
     '*', '+', '?', '^', '$', '(', ')', '[', ']', '{', '}', '|', '\\',
 ];
 
-/// Answers a PURGE, and other methods like it. `Err`: the request was one.
+/// Answers PURGE and similar methods. `Err`: the request was one.
 pub async fn purge(ex: &mut Exchange<'_>, head: &RequestHead) -> Result<(), After> {
     match METHODS.contains(&head.method.as_str()) {
         true => Err(Box::pin(answer(ex, head)).await),
@@ -103,7 +103,7 @@ async fn answer(ex: &mut Exchange<'_>, head: &RequestHead) -> After {
     }
 }
 
-/// Why it is no purge of a URL.
+/// Why the request does not purge a single URL or prefix; `None`: it may.
 fn is_of_no_url(head: &RequestHead) -> Option<&'static str> {
     let names_tags = || TAG_FIELDS.iter().any(|name| head.fields.contains(name));
     if head.method != "PURGE" || names_tags() {
@@ -117,7 +117,7 @@ fn is_of_no_url(head: &RequestHead) -> Option<&'static str> {
     )
 }
 
-/// The purge that is asked for; `None` if it needs an expression. `address`: used if Host is missing.
+/// The requested purge; `None` if it needs an expression. `address`: used if Host is missing.
 fn order(head: &RequestHead, address: &str) -> Option<Order> {
     let mut url = match head.target.starts_with('/') {
         true => format!(

@@ -1,10 +1,10 @@
 //! The header of the PROXY protocol, by which a balancer names the client of a connection before the first request.
 //!
 //! Both versions are read from bytes: version 1 is a line, version 2 is binary. The header is at most [`V1_BYTES_MAX`] or
-//! [`V2_BYTES_MAX`] long; what is wrong is refused at the first byte that shows it. Of the additional values (TLVs) of version 2 only
-//! the framing is checked: they describe TLS and the balancer's network, and nothing here asks for that.
+//! [`V2_BYTES_MAX`] long; a malformed one is refused at the first byte that shows it. Of the additional values (TLVs) of version 2 only
+//! the framing is checked: they describe TLS and the balancer's network, and the proxy does not use them.
 //!
-//! [`write()`] writes one for an origin that wants to know the client.
+//! [`write()`] makes a header for an origin that wants to know the client.
 //!
 //! Not known here: sockets, and which balancers are believed. Source: the PROXY protocol, versions 1 and 2 (HAProxy, 2020), section 2.
 //! Written out rather than taken from a crate: bounding and checking what a crate returns would take as many lines as reading it.
@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The longest header of version 1, with CR LF (section 2.1).
 pub const V1_BYTES_MAX: usize = 107;
-/// The longest header of version 2 that is taken. The protocol permits 64 KiB; senders keep to the 536 bytes that fit into the first
+/// The longest header of version 2 that is accepted. The protocol permits 64 KiB; senders keep to the 536 bytes that fit into the first
 /// segment of any connection (section 2.2).
 pub const V2_BYTES_MAX: usize = 536;
 
@@ -26,8 +26,8 @@ const V2_HEAD_BYTES: usize = 16;
 pub enum Named {
     /// This one.
     Client(SocketAddr),
-    /// None: the balancer connects on its own behalf (LOCAL, a health check), or its client has no address of TCP (UNKNOWN, a Unix
-    /// socket). The socket's address stands.
+    /// None: the balancer connects for itself (LOCAL, a health check), or its client has no TCP address (UNKNOWN, a Unix socket). The
+    /// socket's address stays in force.
     Nobody,
 }
 
@@ -48,7 +48,7 @@ pub enum Fault {
 /// Reads a header from the beginning of a connection: the client, and the header's length. `None`: more bytes are needed.
 ///
 /// # Errors
-/// There is no header, or it is not to be taken. More bytes would not mend it.
+/// There is no header, or it is refused. More bytes would not change that.
 pub fn read(bytes: &[u8]) -> Result<Option<(Named, usize)>, Fault> {
     let agrees = |begin: &[u8]| {
         let n = begin.len().min(bytes.len());
@@ -63,7 +63,7 @@ pub fn read(bytes: &[u8]) -> Result<Option<(Named, usize)>, Fault> {
     }
 }
 
-/// A header of version 2 that names this client, who came to this address of ours.
+/// A header of version 2 for this client, which connected to our address `ours`.
 pub fn write(client: SocketAddr, ours: SocketAddr) -> Vec<u8> {
     let mut out = V2_BEGINS.to_vec();
     let (client_ip, our_ip) = (client.ip().to_canonical(), ours.ip().to_canonical());
@@ -102,7 +102,7 @@ fn read_v1(bytes: &[u8]) -> Result<Option<(Named, usize)>, Fault> {
     let mut words = line.split(' ').skip(1);
     let kind = words.next().ok_or(Fault::Malformed)?;
     if kind == "UNKNOWN" {
-        // Whatever follows is to be ignored.
+        // The rest of the line is ignored.
         return Ok(Some((Named::Nobody, end + 1)));
     }
     let words: Vec<&str> = words.collect();
@@ -139,7 +139,7 @@ fn port(text: &str) -> Result<u16, Fault> {
 
 fn read_v2(bytes: &[u8]) -> Result<Option<(Named, usize)>, Fault> {
     let Some((&head, rest)) = bytes.split_first_chunk::<V2_HEAD_BYTES>() else {
-        // A version or command that is not ours is one as soon as it is seen.
+        // An unknown version or command is refused as soon as its byte arrives.
         return match bytes.get(V2_BEGINS.len()) {
             Some(0x20 | 0x21) | None => Ok(None),
             Some(_) => Err(Fault::Malformed),
@@ -157,7 +157,7 @@ fn read_v2(bytes: &[u8]) -> Result<Option<(Named, usize)>, Fault> {
     let is_local = command == 0x20;
     // Bytes of the addresses: section 2.2.
     let addresses = match family {
-        // A receiver ignores what follows.
+        // For LOCAL, the receiver ignores the addresses.
         _ if is_local => length,
         0x00 => length,
         0x11 | 0x12 => 12,
@@ -184,13 +184,13 @@ fn read_v2(bytes: &[u8]) -> Result<Option<(Named, usize)>, Fault> {
             let address = IpAddr::from(Ipv6Addr::from(address));
             Named::Client(SocketAddr::new(address.to_canonical(), port_at(32)))
         }
-        // Datagrams and Unix sockets: there is no client of TCP.
+        // Datagrams and Unix sockets have no TCP client.
         _ => Named::Nobody,
     };
     Ok(Some((named, whole)))
 }
 
-/// The additional values: a type, a length, so many bytes.
+/// Checks the additional values: each is a type, a length, and that many bytes.
 fn check_values(mut bytes: &[u8]) -> Result<(), Fault> {
     while let &[_, high, low, ref rest @ ..] = bytes {
         let length = usize::from(u16::from_be_bytes([high, low]));

@@ -1,4 +1,4 @@
-//! A client's connection: the socket, what was read from it and not used, and how fast it takes what it is sent.
+//! A client's connection: the socket, the bytes read and not used yet, and the client's pace.
 //!
 //! Not known here: messages.
 
@@ -43,50 +43,50 @@ pub struct Conn {
     pub worker: Rc<Worker>,
     /// The socket, or TLS over it.
     pub stream: ClientStream,
-    /// What is known of TLS; `None`: it is not encrypted.
+    /// The TLS session's parameters; `None`: the connection is not encrypted.
     pub tls: Option<Rc<Seen>>,
-    /// The client's address: of the request at hand, where a balancer's connection has those of many ([`crate::conn::who`]).
+    /// The client's address. On a balancer's connection: that of the current request's client ([`crate::conn::who`]).
     pub peer: SocketAddr,
-    /// The address of whoever asks us: of the socket, or named by a PROXY header.
+    /// The address of our direct peer: the socket's, or the one that a PROXY header names.
     pub hop: SocketAddr,
-    /// The member of our cluster that has opened it: what comes is forwarded for its clients, and it is believed who they are.
+    /// The cluster member that opened the connection: it forwards its clients' requests, and its word about their addresses is trusted.
     pub member: Option<MemberId>,
-    /// The listener that took it.
+    /// The listener that accepted it.
     pub listener: Rc<ListenerState>,
-    /// Its listener has gone, or does not serve this client any more: it ends with the next answer.
+    /// The listener has been removed, so the connection ends with the next answer.
     pub is_leaving: bool,
-    /// The client may speak HTTP/2 without a word before it; the first bytes tell.
+    /// The client may begin to speak HTTP/2 without negotiation; the first bytes decide.
     pub speaks_both: bool,
     /// Bytes read and not yet used.
     pub input: BytesMut,
-    /// What `input` takes of the budget of all heads, if anything is kept in it.
+    /// The share of `input` in the memory budget of all heads, if `input` keeps bytes.
     pub kept: Option<Kept>,
-    /// How fast it takes what it is sent.
+    /// How fast the client takes its answers.
     pub pace: Pace,
     /// Time-outs of this task.
     pub watch: Rc<Watch>,
-    /// When it was accepted; taken by the first request.
+    /// When the connection was accepted; taken by the first request.
     pub accepted: Option<Instant>,
-    /// The rules that its requests may meet.
+    /// The rules that its requests may match.
     pub standing: Standing,
-    /// How the ledger knows it, once a request of it has come by the long way.
+    /// The connection's holder in the ledger, once a request of it has taken the long way.
     holder: OnceCell<Arc<Holder>>,
-    /// Is it sent pages of memory, or a copy? `None`: nothing there was sent yet.
+    /// Does the kernel send this client pages of memory without a copy? `None`: not decided yet.
     takes_pages: Option<bool>,
 }
 
-/// What came when more of a head was read.
+/// The result of reading more of a head.
 pub enum More {
     /// There is more.
     Bytes,
     /// The connection has ended.
     Closed,
-    /// It has to go, to make room.
+    /// The head must be given up to make room.
     Crowded,
 }
 
 impl Conn {
-    /// A connection on which nothing was read yet.
+    /// A connection on which nothing has been read yet.
     pub fn new(
         worker: Rc<Worker>,
         listener: Rc<ListenerState>,
@@ -115,23 +115,23 @@ impl Conn {
         }
     }
 
-    /// How the ledger knows it.
+    /// The connection's holder in the ledger.
     pub fn holder(&self, ledger: &Ledger) -> Arc<Holder> {
         Arc::clone(self.holder.get_or_init(|| self.stream.holder(ledger)))
     }
 
-    /// Its client takes nothing. Does it hold what others need?
+    /// The client takes nothing: does it hold memory that others need?
     fn must_leave(&self) -> bool {
         let holder = self.holder.get();
         holder.is_some_and(|it| it.must_leave(self.pace.stalled()))
     }
 
-    /// How it is encrypted.
+    /// The encryption of the connection.
     pub fn encryption(&self) -> Encryption {
         (self.tls.as_ref()).map_or(Encryption::None, |tls| tls.encryption)
     }
 
-    /// Takes over the edition of the worker: to be called between two requests. False: this client is not served any more.
+    /// Adopts the worker's edition. To be called between two requests. False: this client is not served any more.
     pub fn follow(&mut self) -> bool {
         if self.listener.edition.number == self.worker.edition.get() {
             return true;
@@ -148,15 +148,14 @@ impl Conn {
         self.listener.admits(self.hop.ip())
     }
 
-    /// Does it end with the answer that was sent?
+    /// Does the connection end after the answer just sent?
     pub fn is_over(&mut self) -> bool {
-        // Once another process has taken over, the next answer says that it is the last one; the client may be asking already.
+        // After a hand-over to another process, wait one more answer, which says that it is the last: the client may have sent a request already.
         let is_handed_over = self.worker.shared.is_handed_over.load(Ordering::Relaxed);
         !self.follow() || self.is_leaving || (self.worker.shared.is_draining() && !is_handed_over)
     }
 
-    /// Waits for the end of a handshake that goes on; `or_input`: or for something to read that came early. False: it did not end well, or in
-    /// time.
+    /// Waits for the end of a TLS handshake, or with `or_input` for early data. False: the handshake failed or took too long.
     #[inline]
     pub async fn await_handshake(&mut self, or_input: bool) -> bool {
         match self.stream.early_left() {
@@ -172,14 +171,14 @@ impl Conn {
         matches!(self.watch.limit(left, pin!(shaken)).await, Ok(Ok(())))
     }
 
-    /// Bytes behind a request's head were taken: once nothing is left, nothing is counted.
+    /// Releases the input's memory share once all bytes behind a request's head were used.
     pub fn input_taken(&mut self) {
         if self.input.is_empty() {
             self.kept = None;
         }
     }
 
-    /// Reads more behind a request's head into `input`; 0 bytes are the end of the connection.
+    /// Reads more bytes behind a request's head into `input`; 0 bytes are the end of the connection.
     pub async fn read(
         &mut self,
         bytes: usize,
@@ -190,7 +189,7 @@ impl Conn {
         self.watch.limit(limit, pin!(read)).await
     }
 
-    /// Reads more of a head. It comes by way of the worker's `space`, so that no more is kept than what has come.
+    /// Reads more of a head through the worker's `space`, so that `input` is no larger than the bytes received.
     pub async fn read_more(&mut self) -> More {
         let space = Rc::clone(&self.worker.input);
         poll_fn(|cx| {
@@ -209,7 +208,7 @@ impl Conn {
         .await
     }
 
-    /// Sends what an encrypted connection still has, and says that this is its end. A client that does not take it in time goes without.
+    /// Sends the pending bytes of an encrypted connection and its end. Resets the connection if the client does not take them in time.
     pub async fn settle(&mut self) {
         if !self.stream.is_unsettled() || self.pace.is_cut {
             return;
@@ -222,8 +221,8 @@ impl Conn {
         }
     }
 
-    /// Where this body lies in the memory of fragments, if the kernel is to send it from there without a copy: not over TLS, and not to
-    /// a client on this machine (docs/decisions/0082).
+    /// The body's position in the memory of fragments, if the kernel may send it from there without a copy: not over TLS, and not to a
+    /// client on this machine (docs/decisions/0082).
     fn pages_of<'w>(
         &mut self,
         fragments: &'w FragmentMemory,
@@ -238,11 +237,10 @@ impl Conn {
         (self.takes_pages.get_or_insert_with(takes_pages)).then_some((&**arena, place))
     }
 
-    /// Writes of `head` and `body` what the socket takes. `at_most`: the longest that it is waited for; without it, until the client is
-    /// too slow.
+    /// Writes as much of `head` and `body` as the socket takes. `at_most`: the longest wait; without it, until the client is too slow.
     ///
-    /// The socket says that it takes more when much of what the kernel keeps for the client, megabytes, is gone, so a client that is merely
-    /// slow would look as if it took nothing. The kernel knows.
+    /// A socket becomes writable only when much of the kernel's buffer, megabytes, has been sent, so a merely slow client would look as if it
+    /// took nothing. So the kernel is asked how much is unsent.
     pub async fn write_once(
         &mut self,
         head: &[u8],
@@ -293,7 +291,7 @@ impl Conn {
                 Err(_) if self.pace.patience(stall_max, rate_min).is_zero() => {
                     self.pace.is_cut = true;
                     metrics::add(&worker.counters.client_connections_slow, 1);
-                    // What it has not taken is not left to the kernel, which would keep it for a long time.
+                    // Reset, because the kernel would keep the unsent bytes for a long time.
                     socket::reset_when_closed(self.stream.socket());
                     return Wrote::Gone;
                 }

@@ -1,7 +1,7 @@
-//! Connections that become something else: CONNECT tunnels and upgrades.
+//! Connections that leave HTTP: CONNECT tunnels and upgrades.
 //!
-//! After the answer that says so, bytes are moved both ways as they come ([`crate::conn::tunnel`]), until both
-//! sides have ended, nothing moved for `timeouts.tunnel-idle`, or the proxy stops.
+//! After the answer that grants the switch, bytes are moved both ways ([`crate::conn::tunnel`]) until both sides have ended, nothing
+//! has moved for `timeouts.tunnel-idle`, or the proxy stops.
 
 use crate::{
     conn::tunnel::{self, EndReason},
@@ -23,7 +23,7 @@ use origin::{Destination, Lease, upstream::Upstream};
 use plan::Role;
 use record::metrics;
 
-/// The origin switches protocols: from here on bytes are moved both ways. `is_asked`: to one that the client asked for.
+/// The origin has switched protocols: moves bytes both ways from now on. `is_asked`: the client asked for this protocol.
 pub async fn upgraded(
     ex: &mut Exchange<'_>,
     is_asked: bool,
@@ -47,7 +47,7 @@ pub async fn upgraded(
     splice(ex, &head, lease, leftover).await
 }
 
-/// Sends the head that ends HTTP on the client's connection, and joins it with the origin's.
+/// Sends the head that ends HTTP on the client's connection, and joins that connection with the origin's.
 async fn splice(
     ex: &mut Exchange<'_>,
     head: &ReplyHead,
@@ -94,7 +94,7 @@ async fn splice(
     ex.finish_tunnel(started, to_client)
 }
 
-/// Opens a tunnel for a CONNECT, and carries it to its end. `Err`: the request was one.
+/// Opens a tunnel for a CONNECT, and serves it to its end. `Err`: the request was one.
 pub async fn connect(ex: &mut Exchange<'_>, head: &RequestHead) -> Result<(), After> {
     match head.method.as_str() {
         "CONNECT" => Err(Box::pin(tunnel_to(ex, head)).await),

@@ -1,14 +1,14 @@
 //! Tunnels: two byte streams joined, after CONNECT or a 101 Switching Protocols.
 //!
-//! Each direction reads a piece, writes it, and only then reads again, so a slow receiver holds its sender back
-//! through TCP, and at most `PIECE_BYTES_MAX` wait in between. An idle tunnel holds no buffer: a piece is read into
-//! the stack, and only bytes that the receiver did not take at once are kept.
+//! Each direction reads a piece, writes it, and only then reads again, so a slow receiver holds its sender back through TCP, and at
+//! most `PIECE_BYTES_MAX` wait in between. An idle tunnel holds no buffer: a piece is read onto the stack, and only bytes that the
+//! receiver does not take at once are kept.
 //!
 //! Ends:
-//! - A side that finishes sending (FIN, close_notify): its end is passed on, and the other direction goes on
-//!   (half-close; RFC 9110 §9.3.6 wants everything delivered that was sent before the end).
-//! - A side that no longer takes bytes: only that direction ends, so that bytes it sent before it closed still arrive.
-//! - A stream that breaks while it is read: the tunnel ends.
+//! - A side finishes sending (FIN, close_notify): the end is passed on, and the other direction continues
+//!   (half-close; RFC 9110 §9.3.6 requires that everything sent before the end is delivered).
+//! - A side stops taking bytes: only that direction ends, so that bytes it sent before it closed still arrive.
+//! - Reading from a stream fails: the tunnel ends.
 //! - No bytes in either direction for the idle time-out: the tunnel ends.
 //!
 //! Not known here: HTTP, access rules. The caller closes both sides by dropping them.
@@ -25,12 +25,12 @@ use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until};
 
-/// The size of a piece, and so the most that waits for one receiver (besides the leftover at the start).
+/// The size of a piece, and so the most bytes that wait for one receiver (besides the leftover at the start).
 const PIECE_BYTES_MAX: usize = 16 * 1024;
-/// Pieces one direction moves before the other has its turn and the worker its other tasks.
+/// Pieces that one direction moves before the other direction and the worker's other tasks run.
 const PIECES_PER_TURN_MAX: usize = 8;
 
-/// The way a byte went.
+/// The direction of a byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
     /// Up.
@@ -59,12 +59,12 @@ pub struct TunnelEnd {
     pub client_to_origin_bytes: u64,
     /// Down, leftover included.
     pub origin_to_client_bytes: u64,
-    /// The first thing that went wrong, if anything did.
+    /// Why the tunnel ended.
     pub reason: EndReason,
 }
 
-/// Joins both until the end. The leftovers are bytes already read from each side, not yet passed on.
-/// `on_bytes` is told of every write, for the gauges.
+/// Joins both streams until the end. The leftovers are bytes already read from each side and not passed on yet. `on_bytes` is
+/// called for every write, for the gauges.
 pub async fn splice<C, O>(
     mut client: C,
     client_leftover: &[u8],
@@ -138,20 +138,20 @@ where
 
 /// One direction.
 struct Half {
-    /// Read and not yet written.
+    /// Bytes read and not written yet.
     pending: Bytes,
     bytes: u64,
-    /// Written since the last flush (TLS keeps bytes back).
+    /// Bytes were written since the last flush (TLS keeps bytes back).
     unflushed: bool,
     state: State,
-    /// The receiver refused bytes, or the end of them.
+    /// The receiver refused bytes, or their end.
     broken: Option<io::ErrorKind>,
 }
 
 #[derive(PartialEq, Eq)]
 enum State {
     Open,
-    /// The sender has finished; the receiver is to be told.
+    /// The sender has finished; the receiver must still be told.
     Ending,
     Done,
 }
@@ -193,7 +193,7 @@ impl Half {
         }
     }
 
-    /// Errors are the receiver's.
+    /// `Err`: the receiver failed.
     fn poll_pieces<R, W>(
         &mut self,
         cx: &mut Context<'_>,
@@ -253,7 +253,7 @@ impl Half {
         Ok(Turn::Used)
     }
 
-    /// One write of `piece`, or of what is pending.
+    /// Writes once, from `piece` or else from the pending bytes.
     fn poll_take<W>(
         &mut self,
         cx: &mut Context<'_>,

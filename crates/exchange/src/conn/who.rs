@@ -1,14 +1,14 @@
-//! Who the client is: the address that access, logs, rules and limits go by.
+//! Finds a client's address, which access rules, logs, rules and limits use.
 //!
-//! Without balancers that is the socket's address. A header of the PROXY protocol names the client of a connection
+//! Without balancers it is the socket's address. A PROXY protocol header names the client of a connection
 //! ([`crate::conn::proxy_header`]); a field of a request names the client of that request ([`crate::request::believed`]), because a
-//! balancer sends the requests of many clients on one connection. Both are asked of trusted addresses only. `allow` is asked about the
-//! client that was named, and before that about whoever connects, unless it is one of the balancers the operator has listed.
+//! balancer sends the requests of many clients on one connection. Both are accepted from trusted addresses only. `allow` is checked
+//! for the named client, and before that for the connecting address, unless that is one of the balancers in `proxy-protocol`.
 //!
-//! A balancer that names a loopback address means itself, for only it can be reached by that: its own address stands instead. (Else a
-//! health check on the balancer's machine would have the rights of this machine.)
+//! A balancer that names a loopback address means itself, since only the balancer is reached by it; so the balancer's own address
+//! is used. (Otherwise a health check on the balancer's machine would have the rights of this machine.)
 //!
-//! Not known here: HTTP, but for the field's name.
+//! Not known here: HTTP, apart from the field's name.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -36,7 +36,7 @@ use plan::ProxyProtocol;
 use record::{metrics, seldom::Seldom};
 
 impl ListenerState {
-    /// May this address connect? It may as a client, or as a balancer whose connections name their client.
+    /// May this address connect, as a client or as a balancer whose connections name their client?
     pub fn admits(&self, socket: IpAddr) -> bool {
         let balancers = match &self.listener.naming.proxy_protocol {
             ProxyProtocol::From(networks) => &networks[..],
@@ -45,7 +45,7 @@ impl ListenerState {
         self.clients.permits(socket) || believed::covers(balancers, socket)
     }
 
-    /// Does a connection from here begin with a header of the PROXY protocol?
+    /// Does a connection from this address begin with a PROXY protocol header?
     fn expects_header(&self, socket: IpAddr) -> bool {
         match &self.listener.naming.proxy_protocol {
             ProxyProtocol::Never => false,
@@ -56,18 +56,18 @@ impl ListenerState {
 }
 
 impl Conn {
-    /// Does it begin with a header of the PROXY protocol?
+    /// Does the connection begin with a PROXY protocol header?
     pub fn begins_with_header(&self) -> bool {
         self.member.is_none() && self.listener.expects_header(self.peer.ip())
     }
 
-    /// Reads the header of the PROXY protocol. What came behind it stays in `input`. False: the connection is to be closed.
+    /// Reads the PROXY protocol header. Bytes behind it stay in `input`. False: the connection must be closed.
     pub async fn read_header(&mut self) -> bool {
         let worker = Rc::clone(&self.worker);
         let counters = &worker.counters;
         let named = match self.header().await {
             Ok(Some(named)) => named,
-            // Whoever closes at once looks whether the port is open.
+            // A connection that closes at once only tests whether the port is open.
             Ok(None) => return false,
             Err(fault) => {
                 metrics::add(&counters.proxy_headers_refused, 1);
@@ -87,7 +87,7 @@ impl Conn {
             self.hop = if is_the_balancer { self.peer } else { client };
             self.peer = self.hop;
         }
-        // A balancer that names nobody speaks for itself: it was asked about when it connected.
+        // A balancer that names no client speaks for itself, and was checked when it connected.
         if matches!(named, Named::Client(_)) && !self.listener.clients.permits(self.hop.ip()) {
             metrics::add(&counters.client_connections_refused, 1);
             tracing::debug!(peer = %self.hop, "client not allowed");
@@ -96,7 +96,7 @@ impl Conn {
         true
     }
 
-    /// Counts the connection where they are counted. `None`: its client may have no more.
+    /// Counts the connection at its quotas. `None`: its client may have no more connections.
     pub fn is_counted(&self) -> Option<Option<Box<Counted>>> {
         if self.member.is_some() || self.listener.tolls.connections.is_empty() {
             return Some(None);
@@ -131,7 +131,7 @@ impl Conn {
         }
     }
 
-    /// Is the client of each request asked for?
+    /// Does each request name its client?
     #[inline]
     pub fn asks_for_client(&self) -> bool {
         self.member.is_some() || !self.listener.listener.naming.trusted.is_empty()
@@ -169,7 +169,7 @@ impl Conn {
     }
 }
 
-/// Why there is no header.
+/// Why there is no PROXY header.
 #[derive(Debug, thiserror::Error)]
 enum HeaderFault {
     #[error("{0}")]

@@ -1,4 +1,4 @@
-//! Asking the origin: which requests share a fetch, how it runs, what is stored of it, what is passed through.
+//! Asking the origin: which requests share a fetch, how a fetch runs, which responses are stored, which are passed through.
 
 pub mod ask;
 pub mod collecting;
