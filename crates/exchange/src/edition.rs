@@ -1,8 +1,8 @@
 //! An edition: a checked configuration, and what is derived from it.
 //!
-//! It is made whole and never changes. A request uses the edition of the listener by which it came
-//! ([`ListenerState::edition`](crate::listener::ListenerState::edition)), from its first byte to its record. What lives as long as the
-//! process is in [`Shared`](crate::state::Shared).
+//! An edition is made as a whole and never changes. A request uses the edition of its listener
+//! ([`ListenerState::edition`](crate::listener::ListenerState::edition)), from its first byte to its record. State that lives as long as
+//! the process is in [`Shared`](crate::state::Shared).
 //!
 //! Not known here: how an edition is replaced.
 
@@ -20,68 +20,68 @@ use rules::{key::tags_in_use, routing::RouteIndex, rulebook::Rulebook};
 use tls::{certificates::Shown, served::ServedTls};
 use upstreams::Group;
 
-/// A configuration in the forms that requests want.
+/// A configuration in the forms that requests need.
 pub struct Edition {
     /// Counts the editions of the process, from 1.
     pub number: u32,
     /// The settings, with the ports that the system chose.
     pub plan: Plan,
-    /// The plan's listeners, by the numbers that stay with them.
+    /// The plan's listeners, by numbers that stay the same in later editions.
     pub ids: Vec<ListenerId>,
-    /// Where the requests of each are counted.
+    /// The counters of each listener's requests.
     pub rows: Vec<Rows>,
     /// The routes of each listener.
     pub routing: Vec<Arc<RouteIndex>>,
     /// The operator's rules.
     pub book: Arc<Rulebook>,
-    /// Where they count.
+    /// The rules' counters.
     pub rule_counts: RuleCounts,
     /// TLS to origins.
     pub tls: OriginsTls,
-    /// Those who sign requests to origins.
+    /// The signers of requests to origins.
     pub signers: Signers,
-    /// Where the plan's parents are, with TLS to them.
+    /// The destinations of the plan's parents, with TLS to them.
     pub parents: Vec<Destination>,
     /// TLS to the clients of each listener.
     pub served: Vec<Option<Arc<ServedTls>>>,
-    /// What its quotas have counted.
+    /// The quotas, with their counts.
     pub quotas: Quotas,
-    /// The plan's upstreams, with what is known of their servers.
+    /// The plan's upstreams, with the state of their servers.
     pub upstreams: Vec<Arc<Group>>,
-    /// How it came to be.
+    /// How the edition was loaded.
     pub loaded: Loaded,
-    /// The caching rules in the form `httpcache` wants; each listener has its own copy of them (`ListenerState::rules`).
+    /// The caching rules in the form for `httpcache`; each listener has its own copy of them (`ListenerState::rules`).
     pub rules: httpcache::Rules,
-    /// The limits of a request head in the form `http1` wants.
+    /// The limits of a request head in the form for `http1`.
     pub limits: http1::Limits,
-    /// Those of a response head.
+    /// The limits of a response head.
     pub response_limits: http1::Limits,
-    /// Addresses we listen on, the admin interface included.
+    /// Addresses that the process listens on, the admin interface included.
     pub own_addresses: Vec<SocketAddr>,
     /// The key tags of all listeners: see [`rules::key`].
     pub tags: HashSet<Vec<u8>>,
-    /// The plan's name as it stands in Cache-Status.
+    /// The plan's name in the form for Cache-Status.
     pub cache_name: Vec<u8>,
-    /// What Cache-Status says of a hit, but for the seconds.
+    /// The beginning of Cache-Status for a hit, up to the seconds.
     pub hit_prefix: Vec<u8>,
-    /// `Via: 1.1 NAME (TAG)` as it is added, CRLF included; the tag is this process's own, so that a loop is seen.
+    /// The line `Via: 1.1 NAME (TAG)` with CRLF; the tag is unique to this process, so that a loop is detected.
     pub via_line: Vec<u8>,
 }
 
-/// How an edition came to be.
+/// How an edition was loaded.
 #[derive(Clone, Debug, Default)]
 pub struct Loaded {
     /// When it was loaded, since 1970.
     pub at: Duration,
-    /// Whoever has asked for it.
+    /// The user or event that asked for it.
     pub by: String,
-    /// What the configuration means, in lines; nothing of it is secret.
+    /// The configuration's meaning in lines of text, without secrets.
     pub words: String,
-    /// Its parts that were left out, because they want a restart.
+    /// Changed parts that were not applied, because they need a restart.
     pub wanting_a_restart: Vec<&'static str>,
 }
 
-/// What an edition is made of.
+/// The parts that an edition is made of.
 pub struct Parts {
     /// As in [`Edition`].
     pub number: u32,
@@ -95,9 +95,9 @@ pub struct Parts {
     pub rule_counts: RuleCounts,
     /// As in [`Edition`].
     pub tls: OriginsTls,
-    /// Those of the edition before.
+    /// The signers of the edition before.
     pub signers_before: Signers,
-    /// Those of the edition before.
+    /// The upstreams of the edition before.
     pub upstreams_before: Vec<Arc<Group>>,
     /// As in [`Edition`].
     pub served: Vec<Option<Arc<ServedTls>>>,
@@ -129,13 +129,13 @@ fn parents(plan: &Plan, tls: &OriginsTls) -> Vec<Destination> {
 }
 
 impl Edition {
-    /// Certificates that clients refuse now, in words.
+    /// Descriptions of certificates that clients refuse now.
     pub fn troubles(&self, now: Duration) -> Vec<String> {
         let served = self.served.iter().flatten();
         served.flat_map(|served| served.troubles(now)).collect()
     }
 
-    /// Derives the rest.
+    /// Derives the other values from the parts.
     pub fn new(parts: Parts) -> Edition {
         let Parts {
             number,
@@ -188,7 +188,7 @@ impl Edition {
         served.map_or(&[], |served| &served.shown)
     }
 
-    /// What is waited for on the way to and from an origin.
+    /// The time-outs and limits for exchanges with origins.
     pub fn origin_waits(&self) -> OriginWaits {
         let timeouts = &self.plan.timeouts;
         OriginWaits {
@@ -200,7 +200,7 @@ impl Edition {
     }
 }
 
-/// Others may have our name; the tag behind it is ours alone, so that a request that comes back is known. One for the process.
+/// A tag for Via, made once for the process. Other proxies may have our name; the tag tells our own requests that come back from theirs.
 pub fn via_tag() -> u32 {
     base::chance::u64().map_or_else(|_| std::process::id(), |tag| tag as u32)
 }

@@ -1,13 +1,13 @@
 //! One request, from the client's bytes to the answer.
 //!
-//! | folder | story |
+//! | folder | contents |
 //! |---|---|
-//! | `conn`, `h2` | a client's connection, as HTTP/1 and HTTP/2 have it |
+//! | `conn`, `h2` | a client's connection, in HTTP/1 and HTTP/2 |
 //! | `hit` | a stored object that answers at once |
-//! | `request` | what is asked for, and what to do with it |
-//! | `fetch`, `range`, `mirror` | asking an origin, sharing what it answers, storing it |
-//! | `deliver`, `reply` | putting the answer together, and sending it |
-//! | `edition`, `listener`, `state`, `storage` | what a worker, and all workers, have of the configuration |
+//! | `request` | the requested resource, and the steps of a request |
+//! | `fetch`, `range`, `mirror` | asking an origin, sharing its answer, storing it |
+//! | `deliver`, `reply` | composing the answer, and sending it |
+//! | `edition`, `listener`, `state`, `storage` | configuration and state of a worker and of the process |
 //!
 //! Not known here: the pages of the admin interface, reloads, upgrades, threads.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! A listener as a worker sees it.
+//! A listener's state on a worker.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -22,43 +22,43 @@ use rules::{
 use tls::served::ServedTls;
 use upstreams::Group;
 
-/// A listener as a worker sees it.
+/// A listener's state on a worker.
 pub struct ListenerState {
-    /// The configuration that it is of.
+    /// The listener's configuration.
     pub edition: Arc<Edition>,
     /// Settings.
     pub listener: Listener,
-    /// TLS to its clients; `None`: it speaks plain HTTP.
+    /// TLS to clients; `None`: plain HTTP.
     pub tls: Option<Arc<ServedTls>>,
-    /// Which of the process's listeners it is.
+    /// The listener's number in the process.
     pub id: ListenerId,
-    /// Its number in the plan.
+    /// The listener's number in the plan.
     pub number: usize,
-    /// Its address, as it is logged.
+    /// The listener's address in logs.
     pub name: Box<str>,
-    /// Where its requests are counted.
+    /// The counters of the listener's requests.
     pub rows: Rows,
     /// The plan's route table turned into destinations and key prefixes.
     pub routes: Vec<RouteState>,
-    /// Which of them a request takes.
+    /// Finds the route of a request.
     pub routing: Arc<RouteIndex>,
-    /// Where its requests may go.
+    /// The addresses that requests may be sent to.
     pub destinations: Destinations,
-    /// To which ports, if it is a forward listener.
+    /// The ports that a forward listener's requests may be sent to.
     pub http_ports: Ports,
-    /// Goes into the keys of a forward listener: see [`rules::key`].
+    /// Part of a forward listener's keys: see [`rules::key`].
     pub key_tag: Vec<u8>,
-    /// Who may use it.
+    /// The clients that may use the listener.
     pub clients: Clients,
-    /// The quotas that count what comes by it.
+    /// The quotas of the listener.
     pub tolls: Tolls,
-    /// Those that each rule names.
+    /// The quotas that each rule names.
     pub rule_tolls: Rc<[Tolls]>,
-    /// The operator's rules: those of the whole.
+    /// The operator's rules, the same for all listeners.
     pub book: Arc<Rulebook>,
-    /// What holds where they say nothing.
+    /// The caching rules where the operator's rules set nothing else.
     pub rules: httpcache::Rules,
-    /// What is stored and marked so was judged by other fields than count here: it is not served.
+    /// Stored responses with one of these flags were judged by cache fields that do not count here, and are not served.
     pub foreign: httpcache::StandingFlags,
 }
 
@@ -67,13 +67,13 @@ pub struct ListenerState {
 pub struct RouteState {
     /// As configured.
     pub route: Route,
-    /// The origin. With an upstream nobody connects there.
+    /// The origin. With an upstream, no connection is made to it.
     pub destination: Destination,
-    /// The servers that are asked in its place.
+    /// The upstream whose servers are asked in the origin's place.
     pub upstream: Option<Arc<Group>>,
     /// Host to send if the client's is not passed on.
     pub authority: Rc<str>,
-    /// What is done with its answers, if anything is.
+    /// Verifies, rewrites or filters the route's answers, if configured.
     pub mirror: Option<Rc<Mirror>>,
     /// Signs requests to the origin.
     pub signer: Option<Arc<Signer>>,
@@ -81,12 +81,12 @@ pub struct RouteState {
     pub number: usize,
     /// The origin's name in logs.
     pub origin: Box<str>,
-    /// The tags of its resources under the origin's name, and under the client's host.
+    /// The key tags of the route's resources, under the origin's name and under the client's host.
     pub tags: [Vec<u8>; 2],
 }
 
 impl ListenerState {
-    /// The scheme of its clients.
+    /// Do clients use https?
     pub fn is_https(&self) -> bool {
         self.listener.tls.is_some()
     }
@@ -129,7 +129,7 @@ impl RouteState {
     }
 }
 
-/// The listeners of an edition, as a thread of its own sees them.
+/// The listeners of an edition, for one thread.
 pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<ListenerState>> {
     let rules = edition.plan.rules.iter();
     let rule_tolls: Rc<[Tolls]> = rules
@@ -205,7 +205,7 @@ pub fn listener_states(edition: &Arc<Edition>, hasher: KeyHasher) -> Vec<Rc<List
 }
 
 impl ListenerState {
-    /// The quotas that count a request which meets these rules.
+    /// The quotas of a request that matches these rules.
     pub fn tolls_of(&self, met: &Met) -> Tolls {
         match self.book.quotas_of(met) {
             None => self.tolls,

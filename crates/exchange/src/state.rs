@@ -1,8 +1,8 @@
-//! What the workers share, and what each has of its own.
+//! The state that workers share, and the state of each worker.
 //!
-//! [`Shared`] is one a process: memory tier, disk, fetches in flight, the plan. [`Worker`] is one a thread:
-//! origin pool, ring, counters, log buffers, scratch space. Nothing in `Worker` is locked; nothing in
-//! `Shared` is locked across a wait.
+//! There is one [`Shared`] a process: memory tier, disk, fetches in progress, the plan. There is one [`Worker`] a thread: origin pool,
+//! ring, counters, log buffers, scratch space. Nothing in `Worker` is locked, and no lock in `Shared` is held across a wait.
+//!
 
 mod bounds;
 
@@ -58,82 +58,82 @@ use record::{
 };
 use tls::{crowd::Crowd, handshake::TlsContext, session::Scratch};
 
-/// Bytes read from a client at once, and so the size of a worker's scratch buffer.
+/// Bytes of one read from a client, and so the size of a worker's scratch buffer.
 pub const READ_BYTES: usize = 64 << 10;
 
-/// One for the process, as long as it lives.
+/// The state of the process.
 pub struct Shared {
-    /// The configuration, as it is now.
+    /// The current configuration.
     pub editions: watch::Sender<Arc<Edition>>,
-    /// The last edition that each worker has taken over.
+    /// The latest edition that each worker has adopted.
     pub followed: Vec<AtomicU32>,
-    /// How a new one is asked for.
+    /// Requests for a new edition.
     pub reloads: Reloads,
-    /// Sockets of listeners, for workers that have not taken them yet.
+    /// Sockets of listeners, for workers that have not adopted them yet.
     pub listening: Listening,
-    /// May workers accept? Not while another process still serves, whose place we are about to take.
+    /// May workers accept? Not while the process that this one replaces still serves.
     pub doors: watch::Sender<bool>,
-    /// How another process takes our place.
+    /// Hand-over to another process.
     pub upgrades: Upgrades,
-    /// Another process has taken our place: what is stored here is out of date for whoever asks from now on.
+    /// Another process has replaced this one, so stored objects are out of date for new requests.
     pub is_handed_over: AtomicBool,
-    /// Has the proxy the process for itself?
+    /// Is the proxy alone in its process?
     pub is_process: bool,
-    /// In `Via`: see [`crate::edition::via_tag`].
+    /// Our tag in `Via`: see [`crate::edition::via_tag`].
     pub via_tag: u32,
-    /// What is asked of the configuration too often to look it up.
+    /// Limits from the configuration that are read too often to look them up.
     pub bounds: Bounds,
-    /// What is kept of heads that are not complete.
+    /// Memory budget of incomplete heads.
     pub heads: Arc<HeadBudget>,
-    /// What is held of bodies, and for whom.
+    /// Memory held for bodies, by holder.
     pub ledger: Ledger,
-    /// Both tiers of what is stored.
+    /// The memory tier and the stores.
     pub cache: Arc<Cache>,
     /// Fetches in progress.
     pub flights: Arc<Flights>,
     /// Every worker's counters.
     pub counters: Vec<Arc<Counters>>,
-    /// Whether the workers move.
+    /// Shows whether the workers still run.
     pub pulses: Vec<Pulse>,
-    /// What their rows count.
+    /// Names of the counters' rows.
     pub labels: Labels,
-    /// What rules have decided.
+    /// Decisions of rules so far.
     pub rules: KnownRules,
-    /// Where events of the profile are noted.
+    /// Events for the profile.
     pub events: Arc<Events>,
-    /// What is asked for most, if that is counted.
+    /// The most requested names, if they are counted.
     pub top: Option<Arc<Mutex<Top>>>,
-    /// Other proxies that are asked.
+    /// Parents and siblings.
     pub peers: Arc<Peers>,
     /// ICP, if siblings are asked by it or it is answered.
     pub icp: Option<Arc<Icp>>,
-    /// The cluster that we are a member of.
+    /// The cluster that this proxy is a member of.
     pub cluster: Option<Arc<Cluster>>,
     /// Our digest, and those of siblings.
     pub digests: Arc<Digests>,
     /// Client connections of the process.
     pub connections: AtomicUsize,
-    /// Streams of HTTP/2 that have a task.
+    /// HTTP/2 streams that have a task.
     pub streams: AtomicUsize,
-    /// Bytes of their heads.
+    /// Bytes of those streams' heads.
     pub stream_head_bytes: AtomicU64,
-    /// Running, draining, stopping.
+    /// Running, draining or stopping.
     pub phase: watch::Sender<Phase>,
-    /// When the process came up.
+    /// When the process started.
     pub began: Instant,
-    /// What time it is.
+    /// The process's clock.
     pub clock: Clock,
     /// Name of the I/O engine, for the status page.
     pub io_engine: &'static str,
 }
 
 impl Shared {
-    /// The configuration as it is now. A request asks its listener instead.
+    /// The current configuration. A request uses its listener's instead.
     pub fn edition(&self) -> Arc<Edition> {
         Arc::clone(&self.editions.borrow())
     }
 
-    /// Says what the first configuration means, before anybody asks.
+    /// Sets the description of the first configuration, before any request for it.
     pub fn say_what_is_configured(&mut self, words: String) {
         self.editions.send_modify(|edition| {
             if let Some(edition) = Arc::get_mut(edition) {
@@ -142,7 +142,7 @@ impl Shared {
         });
     }
 
-    /// Takes over the bounds of a configuration for what lives as long as the process.
+    /// Applies a configuration's limits to state that lives as long as the process.
     pub fn follow(&self, plan: &Plan) {
         self.bounds.follow(plan);
         self.heads.follow(plan.limits.head_buffer_bytes);
@@ -152,7 +152,7 @@ impl Shared {
         (self.cache.memory).resize(plan.memory_bytes, plan.limits.memory_object_bytes_max);
     }
 
-    /// What a purge is applied to.
+    /// The cache in the form that purges are applied to.
     pub fn local_cache(&self) -> LocalCache {
         LocalCache {
             cache: Arc::clone(&self.cache),
@@ -161,7 +161,7 @@ impl Shared {
         }
     }
 
-    /// What of the cache may be served now: less than all while purges of a cluster may have been missed.
+    /// The part of the cache that may be served now: less than all while the cluster's purges may have been missed.
     #[inline]
     pub fn served(&self) -> Served {
         match &self.cluster {
@@ -171,7 +171,7 @@ impl Shared {
         }
     }
 
-    /// The name of the proxy that was asked in place of the origin.
+    /// The name of the proxy that was asked in the origin's place.
     pub fn name_of_peer(&self, hierarchy: Hierarchy, number: u8) -> Option<Cow<'_, str>> {
         match hierarchy {
             Hierarchy::Node => {
@@ -182,8 +182,8 @@ impl Shared {
         }
     }
 
-    /// From here on another process serves: nothing that is stored is served or stored any more, and nobody joins a fetch. What began
-    /// before ends whole. Returns for each store what its answers still read.
+    /// Another process serves from now on: no stored object is served, none is stored, and no request joins a fetch. Requests begun before
+    /// are completed. Returns for each store the chunks that its answers still read.
     pub fn hand_over(&self) -> Vec<Vec<HeldChunks>> {
         self.is_handed_over.store(true, Ordering::SeqCst);
         let held = self
@@ -199,7 +199,7 @@ impl Shared {
         held
     }
 
-    /// It never heard of it: all is as before [`Self::hand_over`].
+    /// Undoes [`Self::hand_over`], since the other process does not know of it.
     pub fn take_back(&self) {
         for device in &self.cache.devices {
             device.take_over();
@@ -211,67 +211,67 @@ impl Shared {
         self.is_handed_over.store(false, Ordering::SeqCst);
     }
 
-    /// Is the process on its way out?
+    /// Is the process draining or stopping?
     pub fn is_draining(&self) -> bool {
         *self.phase.borrow() != Phase::Running
     }
 }
 
-/// One for each thread; not shared.
+/// The state of one worker thread.
 pub struct Worker {
-    /// What all share.
+    /// The state of the process.
     pub shared: Arc<Shared>,
-    /// Which of the workers.
+    /// The worker's number.
     pub index: usize,
-    /// What objects are stored and read with.
+    /// Stores and reads objects.
     pub storage: Storage,
-    /// What origins are asked with.
+    /// Connections to origins.
     pub origin: Rc<OriginContext>,
-    /// What whoever is in an origin's place is asked with.
+    /// Asks parents, servers and origins.
     pub asking: AskContext,
     /// Time-outs.
     pub deadlines: Deadlines,
-    /// What is kept of heads that are not complete.
+    /// Memory of incomplete heads.
     pub heads: Rc<Heads>,
     /// Counters.
     pub counters: Arc<Counters>,
-    /// What members are pushed to with, if this is a front.
+    /// Pushes to cluster members, if this proxy is a front.
     pub pushing: Option<Rc<PushContext>>,
     /// Log buffers.
     pub journal: RefCell<JournalWriter>,
     /// Memory-tier front.
     pub front: RefCell<Front>,
-    /// Where a read from a client first lands.
+    /// Scratch space for reads from clients.
     pub input: Rc<RefCell<Box<[u8]>>>,
-    /// What handshakes with clients are made with.
+    /// Context of TLS handshakes with clients.
     pub tls: TlsContext,
-    /// Where a response head is put together.
+    /// Scratch space for response heads.
     pub output: RefCell<Vec<u8>>,
-    /// Where our Cache-Status of a hit is put together.
+    /// Scratch space for Age and Cache-Status of a hit.
     pub said: RefCell<Vec<u8>>,
-    /// Where a key is put together.
+    /// Scratch space for keys.
     pub key: RefCell<Vec<u8>>,
     /// Hash function of the store.
     pub hasher: KeyHasher,
-    /// Hashes the names of a profile.
+    /// Hashes the names in a profile.
     pub pseudonyms: Pseudonyms,
-    /// Fetches under way on this worker: a drain waits for them, their readers may be elsewhere.
+    /// Fetches of this worker in progress. A drain waits for them, since their readers may be on other workers.
     pub fetches: Cell<usize>,
-    /// Uploads under way, by client.
+    /// Uploads in progress, by client.
     pub uploads: Uploads,
-    /// Of what nothing could be kept in parts lately.
+    /// URLs whose ranges could not be stored recently.
     pub range_pass_list: RangePassList,
     /// Is an access log written?
     pub logs_access: Cell<bool>,
-    /// The edition that it has taken over.
+    /// The edition that the worker has adopted.
     pub edition: Cell<u32>,
     /// The listeners of that edition.
     pub listeners: RefCell<Vec<Rc<ListenerState>>>,
-    /// Those that have gone lately: connections that were accepted by them may still be on their way from another worker.
+    /// Recently removed listeners: a connection that one of them accepted may still be on its way from another worker.
     pub gone: RefCell<Vec<(Instant, Rc<ListenerState>)>>,
-    /// What the next number of a request is made of.
+    /// The source of request numbers.
     next_id: Cell<u64>,
-    /// What time it is on this thread.
+    /// Wall time on this thread.
     pub wall: Rc<WallClock>,
 }
 
@@ -288,7 +288,7 @@ impl Worker {
         let (hasher, pseudonyms) = (shared.cache.hasher(), shared.cache.store.pseudonyms());
         let logs_access = journal.wants_access();
         let wall = Rc::new(WallClock::new(shared.clock.clone()));
-        // Another one after each start, and for each worker.
+        // A different start for each process and worker.
         let next_id = Cell::new((shared.clock.now().as_nanos() as u64) ^ (index as u64) << 56);
         let heads = Heads::new(Arc::clone(&shared.heads));
         let deadlines = Deadlines::new();
@@ -370,7 +370,7 @@ impl Worker {
         listeners.iter().find(|listener| listener.id == id).cloned()
     }
 
-    /// The same, for a connection that was accepted already: also one that has gone lately.
+    /// Like [`Worker::listener`], for an accepted connection: also finds a recently removed listener.
     pub fn listener_of_accepted(&self, id: ListenerId) -> Option<Rc<ListenerState>> {
         self.listener(id).or_else(|| {
             let gone = self.gone.borrow();
@@ -379,7 +379,7 @@ impl Worker {
         })
     }
 
-    /// Is a record kept of each request now: in the profile, in the access log, or for somebody who listens?
+    /// Is a record made of each request now: for the profile, the access log, or a subscriber of events?
     #[inline]
     pub fn journals(&self) -> bool {
         self.logs_access.get() || self.shared.events.are_wanted()
@@ -409,7 +409,7 @@ impl Worker {
         self.unix_ms(Instant::now())
     }
 
-    /// Once a second: clock, pool, names of origins, log buffers, front table.
+    /// Housekeeping once a second: clock, pool, names of origins, log buffers, front table.
     pub fn every_second(self: &Rc<Self>) {
         let now = Instant::now();
         self.wall.read();

@@ -1,6 +1,6 @@
-//! What a worker stores and reads objects with.
+//! A worker's means to store and read objects.
 //!
-//! Not known here: who asks for them.
+//! Not known here: which request needs an object.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -13,19 +13,19 @@ use cluster::Cluster;
 use ledger::Ledger;
 use purging::change::Change;
 
-/// What a worker stores and reads objects with.
+/// A worker's means to store and read objects.
 pub struct Storage {
-    /// Both tiers, which all workers share.
+    /// The memory tier and the stores, shared by all workers.
     pub cache: Arc<Cache>,
     /// The stores' shells on this worker's ring.
     pub disk: Option<DiskIo>,
     /// The hash function of the stores.
     pub hasher: KeyHasher,
-    /// What is held of bodies on their way.
+    /// Memory held for bodies.
     pub ledger: Ledger,
-    /// The cluster that hears of what is out of date.
+    /// The cluster to tell about out-of-date objects.
     pub cluster: Option<Arc<Cluster>>,
-    /// What time it is on this thread.
+    /// Wall time on this thread.
     pub wall: Rc<WallClock>,
 }
 
@@ -35,13 +35,13 @@ impl Storage {
         UnixMillis(self.wall.ms_at(Instant::now()))
     }
 
-    /// Is there room for so many bytes more, to promise it to what is to be stored? What lies in rooms counts as a whole: a reader of
-    /// its last byte holds all of it.
+    /// Is there room to promise so many bytes to an object that is to be stored? Rooms count as a whole: a reader of a room's last byte
+    /// keeps all of it in memory.
     pub fn has_room_for(&self, bytes: u64) -> bool {
         self.ledger.may_promise(bytes, self.cache.rooms.bytes())
     }
 
-    /// Tells the other members of a cluster, if there is one, that what is stored under this name is out of date. Nobody waits for it.
+    /// Tells the cluster's other members, if any, that the resource of this name is out of date. Does not wait for them.
     pub fn tell_members(&self, name: &[u8]) {
         if let Some(cluster) = &self.cluster {
             let names = vec![name.to_vec()];

@@ -1,8 +1,8 @@
-//! What the records of a store mean: for tools that look into a store while no proxy uses it.
+//! The formats of a store's records, for tools that look into a store while no proxy uses it.
 //!
-//! The forms of keys are in `request::key`.
+//! The forms of keys are in `rules::key`.
 //!
-//! Nothing here but what the tools need of the other files.
+//! This file only re-exports the parts of other files that the tools need.
 
 pub use cache::object::{Large, Object};
 pub use cache::opening::{manner, words};

@@ -31,18 +31,18 @@ use record::{
     rule_counts::KnownRules,
 };
 
-/// With one forward listener.
+/// A process with one forward listener.
 pub fn shared() -> Arc<Shared> {
     let address = "127.0.0.1:3128".parse().unwrap();
     shared_with(vec![Listener::forward(address, Vec::new())])
 }
 
-/// With these listeners.
+/// A process with these listeners.
 pub fn shared_with(listeners: Vec<Listener>) -> Arc<Shared> {
     shared_of(Plan::with_listeners(listeners))
 }
 
-/// With an admin interface, two workers' counters and no disk.
+/// A process with an admin interface, two workers' counters and no disk.
 pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
     plan.admin = Some(plan::Admin {
         address: "127.0.0.1:3129".parse().unwrap(),
@@ -119,13 +119,13 @@ pub fn shared_of(mut plan: Plan) -> Arc<Shared> {
     })
 }
 
-/// The result.
+/// Runs a future to its end.
 pub fn wait<T>(what: impl Future<Output = T>) -> T {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_time().build().unwrap().block_on(what)
 }
 
-/// What comes of an upgrade where there is none.
+/// The outcome of an upgrade in a process that cannot start another one.
 pub fn no_upgrade(
     _: Arc<Shared>,
 ) -> std::pin::Pin<Box<dyn Future<Output = base::upgrades::Outcome>>> {

@@ -1,10 +1,10 @@
 //! Head, body and record of a hit.
 //!
-//! Age and Cache-Status are told behind the stored head, in which a rule of the operator's may change lines. Nothing is allocated for a
-//! hit that no rule changes and that the client takes at once. Instructions count here: what a hit in memory goes through once is
-//! inlined, since a call copies what is handed over.
+//! Age and Cache-Status follow the stored head, whose lines an operator's rule may change. Nothing is allocated for a hit that no rule
+//! changes and that the client takes at once. Instruction counts matter here: code that a memory hit runs once is inlined, since a call
+//! copies its arguments.
 //!
-//! Not known here: where the object lay, how a head looks on the wire, when a client takes what it is sent.
+//! Not known here: where the object was stored, the wire format of a head, when a client takes the bytes sent.
 
 use std::net::SocketAddr;
 
@@ -29,93 +29,93 @@ use record::{
 use rules::rulebook::fits::FieldLines;
 use tls::seen::Seen;
 
-/// How the lines begin that are told behind a stored head; the second ends the first.
+/// The beginnings of the lines behind a stored head; the second one ends the first line.
 const AGE: &[u8] = b"Age: ";
 const CACHE_STATUS: &[u8] = b"\r\nCache-Status: ";
 
-/// Who asks, and where.
+/// The client and listener of a request.
 #[derive(Clone, Copy)]
 pub struct By<'a> {
     /// The client's address.
     pub client: SocketAddr,
-    /// What is known of the encryption of its connection; `None`: there is none.
+    /// The encryption of the client's connection; `None`: there is none.
     pub tls: Option<&'a Seen>,
-    /// The listener that it comes by.
+    /// The listener that accepted the request.
     pub listener: &'a ListenerState,
 }
 
-/// What is asked, and since when.
+/// A plain request and its times.
 pub struct Asked<'a> {
-    /// For the log.
+    /// The request, for the log.
     pub asking: Asking<'a>,
-    /// For rules about fields.
+    /// The request's fields, for rules about them.
     pub fields: &'a dyn FieldLines,
-    /// When its first byte was seen.
+    /// When the request's first byte was seen.
     pub seen: Instant,
-    /// When its connection was accepted, if it is the first request on it.
+    /// When the connection was accepted, if this is its first request.
     pub accepted: Option<Instant>,
 }
 
 /// The head of a hit.
 pub struct Head<'a> {
-    /// The object, which has the stored head.
+    /// The object with the stored head.
     pub object: &'a Object,
-    /// Status line and field lines in place of the stored ones.
+    /// Status line and field lines that replace the stored ones.
     pub changed: Option<&'a [u8]>,
-    /// Age and Cache-Status as lines; the second has no end.
+    /// Age and Cache-Status as lines; the second line has no end.
     pub said: &'a [u8],
-    /// Value of Age.
+    /// The value of Age.
     pub age: &'a [u8],
-    /// Value of Cache-Status.
+    /// The value of Cache-Status.
     pub cache_status: &'a [u8],
 }
 
-/// How a protocol sends a hit.
+/// Sends hits in one protocol.
 pub trait Sink {
-    /// Which one it is.
+    /// The protocol.
     const PROTOCOL: Protocol;
 
     /// Writes a head into `out`, which is empty.
     fn write_head(&self, head: &Head<'_>, out: &mut Vec<u8>);
 
-    /// Sends the head that was written, and the body, as far as the client takes them now.
+    /// Sends the written head and the body, as far as the client takes them now.
     fn send(&mut self, head: &mut Vec<u8>, body: &Bytes) -> Taken;
 }
 
-/// What a client has taken of an answer.
+/// The part of an answer that a client has taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Taken {
-    /// All, or it is queued.
+    /// All of it, or the rest is queued.
     All,
     /// So many bytes.
     Some(usize),
-    /// Nothing: it has gone.
+    /// Nothing: the client has gone.
     Gone,
 }
 
-/// What became of a hit.
+/// The result of sending a hit.
 pub enum Sent {
-    /// It was sent, counted and logged.
+    /// The hit was sent, counted and logged.
     All,
-    /// It was sent as far as the client took it.
+    /// The client took only a part.
     Some(Box<Unsent>),
-    /// The client has gone; it was counted and logged.
+    /// The client has gone. The hit was counted and logged.
     Gone,
 }
 
-/// An answer that the client has not taken all of.
+/// The rest of an answer that the client took only a part of.
 pub struct Unsent {
-    /// What is left of the head.
+    /// The unsent part of the head.
     pub head: Vec<u8>,
-    /// What is left of the body.
+    /// The unsent part of the body.
     pub body: Bytes,
-    /// Bytes that it took.
+    /// Bytes sent.
     pub sent: u64,
     /// The status.
     pub status: u16,
     /// When its first write began.
     pub started: Instant,
-    /// For the record.
+    /// The data for the record.
     pub record: Notes,
 }
 
@@ -124,25 +124,25 @@ pub struct Hit<'a> {
     pub(super) by: By<'a>,
     pub(super) asked: Asked<'a>,
     pub(super) object: &'a Object,
-    /// Its primary hash.
+    /// The object's primary hash.
     pub(super) hash: KeyHash,
     pub(super) class: Class,
-    /// The time at which its age is told.
+    /// The time that Age refers to.
     pub(super) now: UnixMillis,
     /// When the answer began.
     pub(super) started: Instant,
-    /// How it was read.
+    /// The times of the read from disk.
     pub(super) swap_in: Option<SwapIn>,
     /// The number of the route.
     pub(super) route: Option<usize>,
     pub(super) rules: RulesOfHit,
-    /// What is asked for, if the rules change fields of its answer.
+    /// The resource asked for, if rules change fields of the answer.
     pub(super) place: Option<Place<'a>>,
     pub(super) passed: Passed,
 }
 
 impl<'a> Hit<'a> {
-    /// Of an object in memory.
+    /// For an object in memory.
     #[inline]
     pub fn in_memory(fresh: Fresh<'a, 'a>, by: By<'a>, asked: Asked<'a>) -> Hit<'a> {
         Hit {
@@ -161,7 +161,7 @@ impl<'a> Hit<'a> {
         }
     }
 
-    /// Sends it, counts it and logs it. Where the client has yet to take a part, whoever sends that does the rest.
+    /// Sends the hit, counts and logs it. If the client took only a part, the caller sends the rest and finishes.
     pub fn answer<S: Sink>(self, worker: &Worker, sink: &mut S) -> Sent {
         let (mut said, mut out) = (worker.said.borrow_mut(), worker.output.borrow_mut());
         let from = self.write_head(sink, || worker.next_id(), &mut said, &mut out);
@@ -189,7 +189,7 @@ impl<'a> Hit<'a> {
         if let Sent::Gone = sent {
             metrics::add(&worker.counters.client_aborts, 1);
             facts.flag(Flags::CLIENT_ABORTED);
-            // The stages of others than memory hits are counted too (`Counters::staged`).
+            // Stages are also counted for all classes but memory hits (`Counters::staged`).
         } else if journals || class != Class::MemoryHit {
             stages.set(StageName::ProxyReply, began, self.started, ended, ended);
         }
@@ -221,8 +221,8 @@ impl<'a> Hit<'a> {
         sent
     }
 
-    /// Writes Age and Cache-Status into `said`, and the head into `out`. Returns where in `said` the value of Cache-Status begins. `id`:
-    /// a number of this request alone.
+    /// Writes Age and Cache-Status into `said`, and the head into `out`. Returns the position in `said` of Cache-Status's value. `id`: a
+    /// number unique to this request.
     #[inline(always)]
     fn write_head<S: Sink>(
         &self,
@@ -263,7 +263,7 @@ impl<'a> Hit<'a> {
         from
     }
 
-    /// What its record has to say until it is sent. A hit in memory has stages only where somebody reads them (`journals`).
+    /// Stages and facts of the record before the answer is sent. A memory hit has stages only if they are read (`journals`).
     #[inline(always)]
     fn noted(&self, journals: bool) -> (Stages, Facts) {
         let Asked { seen, accepted, .. } = self.asked;
@@ -282,7 +282,7 @@ impl<'a> Hit<'a> {
         (stages, facts)
     }
 
-    /// The notes of one that goes on.
+    /// The notes of an answer that the client took only a part of.
     #[cold]
     fn notes(&self, protocol: Protocol) -> Notes {
         let asking = Kept::of_asking(self.asked.asking, protocol);
@@ -293,14 +293,14 @@ impl<'a> Hit<'a> {
 }
 
 impl Asked<'_> {
-    /// When it began: its stages are counted from here.
+    /// When the request began; its stages are relative to this moment.
     fn began(&self) -> Instant {
         self.accepted.unwrap_or(self.seen)
     }
 }
 
 impl Unsent {
-    /// Of this object, of whose head and body so many bytes were sent.
+    /// The rest of this object's answer, of which `sent` bytes of head and body were sent.
     #[cold]
     fn of(
         object: &Object,

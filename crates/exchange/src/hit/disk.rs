@@ -1,8 +1,8 @@
-//! A hit that is read first: one read, verified, and sent as it is.
+//! A hit whose object is read from disk: one read, verified, and sent as it is.
 //!
-//! An object that is large, not fresh any more or purged meanwhile goes the long way together with the request: nothing is read twice.
+//! If the object is large, stale or purged meanwhile, it goes the long way together with the request, so nothing is read twice.
 //!
-//! Not known here: who waits for memory before it reads, and who takes the answer.
+//! Not known here: waiting for memory before the read, the client's connection.
 
 use crate::{
     hit::{
@@ -19,7 +19,7 @@ use cache::{
 };
 use profile::Class;
 
-/// Reads the object and sends it. `None`: the request must take the long way, and takes along what was read.
+/// Reads the object and sends it. `None`: the request must take the long way, together with the object that was read.
 pub async fn answer<S: Sink>(
     worker: &Worker,
     by: By<'_>,

@@ -1,10 +1,10 @@
-//! Which stored object answers a plain request, whatever protocol it came in.
+//! Finds the stored object that answers a plain request, for all protocols.
 //!
-//! A plain request is a GET without directive, condition, range and body. The key is put together in scratch space; the operator's rules,
-//! the front, freshness and quotas are asked; nothing is allocated. Whoever calls sends the object in the words of its protocol
+//! A plain request is a GET without directive, condition, range and body. The key is built in scratch space, then the operator's rules, the
+//! front, freshness and quotas are checked; nothing is allocated. The caller sends the object in the format of its protocol
 //! ([`crate::hit`]).
 //!
-//! Not known here: sockets, how a request or an answer looks on the wire.
+//! Not known here: sockets, the wire format of a request or an answer.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -32,7 +32,7 @@ use purging::gate::Served;
 use quota::Chosen;
 use rules::rulebook::{Met, Shape, Standing, Tag, edits::AskedFor, fits::FieldLines};
 
-/// Fields that make a request take the long way; so does a body.
+/// Fields that make a request take the long way; a body does so, too.
 pub const NOT_PLAIN: Seen = Seen::CACHE_CONTROL
     .union(Seen::PRAGMA)
     .union(Seen::RANGE)
@@ -44,56 +44,56 @@ pub const NOT_PLAIN: Seen = Seen::CACHE_CONTROL
     .union(Seen::EXPECT)
     .union(Seen::TRANSFER_ENCODING);
 
-/// Counted at the quotas of each request, if there are any; and whose bytes are counted, if that is.
+/// The outer value: the request was counted at quotas for each request. The inner one: the quotas that count its bytes.
 pub type Passed = Option<Option<Box<Bill>>>;
 
 /// A plain GET.
 #[derive(Clone, Copy)]
 pub struct Plain<'a> {
-    /// As HTTP/1 writes it: origin form, or on a forward listener the whole URL.
+    /// The target as HTTP/1 writes it: origin form, or on a forward listener the whole URL.
     pub target: &'a str,
     /// The value of Host.
     pub host: Option<&'a str>,
-    /// For rules about fields.
+    /// The request's fields, for rules about them.
     pub fields: &'a dyn FieldLines,
 }
 
-/// Who asks, and where.
+/// The client and listener of a request.
 pub struct Asker<'a, 's> {
-    /// The listener it comes by.
+    /// The listener that accepted the request.
     pub listener: &'a ListenerState,
     /// The client's address.
     pub client: IpAddr,
-    /// A member of our cluster has forwarded it.
+    /// A cluster member has forwarded the request.
     pub is_member: bool,
-    /// The rules that requests of its connection may meet.
+    /// The rules that the connection's requests may match.
     pub standing: &'s mut Standing,
 }
 
-/// What the operator's rules say of a plain request.
+/// The operator's rules for a plain request.
 #[derive(Clone, Default)]
 pub struct RulesOfHit {
-    /// What they call it.
+    /// The tag that the rules give the request.
     pub tag: Option<Tag>,
-    /// Those that it meets.
+    /// The rules that match.
     pub met: Met,
-    /// Do they change fields of its answer?
+    /// Do they change fields of the answer?
     pub changes: bool,
 }
 
-/// A fresh object in memory. The request is counted at its quotas.
+/// A fresh object in memory. The request has been counted at its quotas.
 pub struct Fresh<'a, 'f> {
     /// The object.
     pub resident: &'f Arc<Resident>,
-    /// Its primary hash.
+    /// The object's primary hash.
     pub hash: KeyHash,
-    /// What is asked for.
+    /// The resource asked for.
     pub place: Place<'a>,
-    /// When it was looked for.
+    /// The time of the look-up.
     pub now: UnixMillis,
-    /// What the rules say.
+    /// The operator's rules for the request.
     pub rules: RulesOfHit,
-    /// Whose bytes are counted.
+    /// The quotas that count the request's bytes.
     pub passed: Passed,
 }
 
@@ -103,33 +103,33 @@ pub struct Pinned {
     pub guard: ReadGuard,
     /// The request's key.
     pub key: Vec<u8>,
-    /// Its hash.
+    /// The key's hash.
     pub hash: KeyHash,
     /// The number of the route.
     pub route: Option<usize>,
-    /// What was invalidated later is not served.
+    /// The invalidation sequence before the look-up: an object invalidated since is not served.
     pub sequence: Sequence,
     /// As in [`Preloaded`](cache::preloaded::Preloaded).
     pub removals: u64,
-    /// What the rules say.
+    /// The operator's rules for the request.
     pub rules: RulesOfHit,
-    /// It is within its quotas, and counted.
+    /// The request's count at its quotas.
     pub passed: Passed,
 }
 
-/// What a look came to.
+/// The result of a look-up.
 pub enum Looked<'a, 'f> {
-    /// It can be answered now.
+    /// The object can be sent now.
     Fresh(Fresh<'a, 'f>),
-    /// It must be read first.
+    /// The object must be read first.
     OnDisk(Box<Pinned>),
-    /// There is none. Said only where no rule of the operator's is looked at.
+    /// There is no object. Returned only if the operator has no rules.
     Absent(Absent),
-    /// The long way.
+    /// The request must take the long way.
     Long,
 }
 
-/// Looks for the object. `began`: when the request was seen.
+/// Looks the object up. `began`: when the request was seen.
 #[inline]
 pub fn look<'a, 'f>(
     worker: &Worker,
@@ -157,19 +157,19 @@ pub fn look<'a, 'f>(
     }
 }
 
-/// What is looked for.
+/// A look-up of one object.
 struct Sought<'a> {
     listener: &'a ListenerState,
     client: IpAddr,
     place: Place<'a>,
     hash: KeyHash,
     rules: RulesOfHit,
-    /// The quotas of each request.
+    /// The quotas for each request.
     tolls: Chosen,
 }
 
 impl<'a> Sought<'a> {
-    /// Writes its key. `None`: the operator's rules, or the lack of a resource, want the long way.
+    /// Builds the key. `None`: the operator's rules, or a target that names no resource, require the long way.
     #[inline]
     fn of(
         asker: Asker<'a, '_>,
@@ -190,7 +190,7 @@ impl<'a> Sought<'a> {
             let among = (asker.standing).of(book, edition, client, listener.number, now.0);
             let met = book.met(among, &place.question("GET", plain.fields));
             let ruled = book.request(met, !asker.is_member);
-            // What fields make a difference to is found through its marker.
+            // A response that depends on fields is found through its marker.
             if ruled.bypass
                 || ruled.shape.is_some_and(Shape::has_extras)
                 || ruled.verdict.is_some_and(|(_, it)| *it != Verdict::Allow)
@@ -215,7 +215,7 @@ impl<'a> Sought<'a> {
         })
     }
 
-    /// Is it within its quotas? Asked when it is known that it is a hit: the long way counts all others.
+    /// Counts the request at its quotas. Called only for a hit, since the long way counts all other requests.
     #[inline]
     fn passes(&self) -> Option<Passed> {
         if self.tolls.is_empty() {
@@ -226,7 +226,7 @@ impl<'a> Sought<'a> {
         bill.ok().map(Some)
     }
 
-    /// May it be served as it is?
+    /// Serves an object in memory, if it is small, fresh and within the quotas.
     #[inline]
     fn in_memory<'f>(self, resident: &'f Arc<Resident>, now: UnixMillis) -> Looked<'a, 'f> {
         let object = &resident.object;
@@ -246,10 +246,10 @@ impl<'a> Sought<'a> {
         })
     }
 
-    /// Pins it. `may_be_absent`: memory has nothing under its hash.
+    /// Pins an object on disk. `may_be_absent`: memory has nothing under the object's hash.
     fn on_disk<'f>(self, cache: &Cache, key: &[u8], may_be_absent: bool) -> Looked<'a, 'f> {
         let (hash, key) = (self.hash, || key.to_vec());
-        // Noted before the look-up: what is invalidated after it is not served.
+        // Read the sequence before the look-up: an object invalidated in between must not be served.
         let store = cache.store.of(hash);
         let sequence = store.sequence();
         let removals = cache.memory.removals(hash);
@@ -277,7 +277,7 @@ impl<'a> Sought<'a> {
 }
 
 impl RulesOfHit {
-    /// What changes the fields of its answer, if anything does. `id`: a number of this request alone.
+    /// The changes to the fields of the answer, if there are any. `id`: a number unique to this request.
     pub fn changing<'q>(
         &self,
         place: &'q Place<'_>,

@@ -1,22 +1,22 @@
-//! A stored object that answers a plain request, whatever protocol that came in.
+//! Hits: stored objects that answer plain requests, for all protocols.
 //!
 //! ```text
 //! look ─┬─> fresh in memory ──────────────────────────┐
 //!       ├─> on disk ─> read ─┬─> fresh and small ─────┴─> Hit ─> Sink: head and body ─> counted, logged
 //!       │                    └─> large, stale, gone ─┐
-//!       └─> absent, or not for this way ─────────────┴─> the long way, with what was learnt
+//!       └─> absent, or not plain ────────────────────┴─> the long way, with the results so far
 //! ```
 //!
-//! `look` says which object answers. HTTP/1 ([`crate::conn::fast`]) and HTTP/2 ([`crate::h2`]) lend the rest a
-//! [`Sink`](answer::Sink) each.
+//! `look` chooses the object. HTTP/1 ([`crate::conn::fast`]) and HTTP/2 ([`crate::h2`]) each provide a [`Sink`](answer::Sink) for
+//! sending it.
 //!
-//! | file | story |
+//! | file | contents |
 //! |---|---|
 //! | `look` | the look-up of a plain request |
 //! | `answer` | head, body and record of a hit |
-//! | `disk` | an object that is read first |
+//! | `disk` | an object that must be read first |
 //!
-//! Not known here: how a request or an answer looks on the wire.
+//! Not known here: the wire format of a request or an answer.
 
 pub mod answer;
 pub mod disk;

@@ -1,14 +1,14 @@
 //! An answer on an HTTP/1 connection (RFC 9112).
 //!
-//! The only place that says how a body ends on the wire, whether the connection stays open, and in which words.
+//! The only place that decides how a body ends on the wire and whether the connection stays open, and writes the fields for that.
 //!
-//! | length | HTTP/1.1 | HTTP/1.0 | breaks off |
+//! | length | HTTP/1.1 | HTTP/1.0 | broken off |
 //! |---|---|---|---|
 //! | told or known | Content-Length | the same | the connection closes |
-//! | unknown | chunked | the connection closes at the end | it closes; a reset where closing would look like the end |
+//! | unknown | chunked | the connection closes at the end | the connection closes; by a reset where a close would look like the end |
 //!
-//! The head and the end of a chunk wait in `pending` and go out with what comes next, in one write.
-//! A client may be slow, not idle: `conn::pace` decides when it is too slow.
+//! The head and the end of a chunk wait in `pending` and go out with the next bytes, in one write.
+//! A client may be slow, but not too slow: `conn::pace` decides that.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -29,19 +29,19 @@ use http1::head_lines;
 use ledger::{Holder, Ledger};
 use tls::seen::Seen;
 
-/// Read of what a client sends while it waits: whether it is still there is seen by that alone.
+/// Size of the read that detects whether a waiting client is still there.
 const LEAVING_BYTES: usize = 1 << 10;
 
 /// How a body ends on the wire.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ending {
-    /// There is none.
+    /// There is no body.
     NoBody,
-    /// So many bytes are still to be sent.
+    /// After this many more bytes.
     Length(u64),
-    /// A last chunk.
+    /// With a last chunk.
     Chunked,
-    /// The end of the connection.
+    /// With the end of the connection.
     Close,
 }
 
@@ -52,12 +52,12 @@ pub struct H1<'c> {
     is_head: bool,
     /// Will the connection stay open?
     is_kept: bool,
-    /// A client that speaks 1.0 must be told that it stays.
+    /// Must the head say that the connection stays open (HTTP/1.0)?
     says_keep_alive: bool,
-    /// The body broke off where only the end of the connection marks its end.
+    /// The body was broken off where only the end of the connection marks its end.
     is_aborted: bool,
     ending: Ending,
-    /// Goes out before the next piece.
+    /// Bytes that go out before the next piece.
     pending: Vec<u8>,
     sent: Sent,
 }
@@ -66,7 +66,7 @@ impl<'c> H1<'c> {
     /// For a request in this version. `asks_to_stay`: the client wants the connection to stay open.
     pub fn new(conn: &'c mut Conn, version: Version, is_head: bool, asks_to_stay: bool) -> H1<'c> {
         let is_http11 = version == Version::Http11;
-        // Another process serves whoever comes next.
+        // After a hand-over, another process serves the client's next request.
         let stays = asks_to_stay && !conn.worker.shared.is_handed_over.load(Ordering::Relaxed);
         H1 {
             conn,
@@ -87,8 +87,8 @@ impl<'c> H1<'c> {
         }
     }
 
-    /// Goes on with an answer that began then, and of which so many bytes were sent; `rest` is what is left of its head, `left` of its
-    /// body.
+    /// Continues an answer begun at `began`, of which `bytes` were sent. `rest` is the unsent part of its head, `left` the unsent bytes of
+    /// its body.
     pub fn resume(
         mut self,
         (status, bytes, began): (u16, u64, Instant),
@@ -115,7 +115,7 @@ impl<'c> H1<'c> {
         }
     }
 
-    /// A head without a body, and without a word about the connection. It is not counted.
+    /// Sends a head without a body and without fields about the connection. Not counted in `sent`.
     async fn bare(&mut self, head: &ReplyHead) -> Result<(), Gone> {
         let before = self.sent;
         self.pending.clear();
@@ -183,7 +183,7 @@ impl<'c> H1<'c> {
         }
         self.write(piece).await?;
         if is_chunk {
-            // The end of this chunk goes out with the next one, or with the last.
+            // The end of this chunk goes out with the next chunk's head, or with the last chunk.
             self.pending.extend_from_slice(b"\r\n");
         }
         Ok(())
@@ -232,7 +232,7 @@ impl<'c> H1<'c> {
                 Some(trailers) => http1::write_trailers(trailers, &mut self.pending),
                 None => self.pending.extend_from_slice(http1::LAST_CHUNK),
             },
-            // Less than was announced.
+            // The body is shorter than announced.
             Ending::Length(left) if left > 0 => self.is_kept = false,
             _ => {}
         }
@@ -242,7 +242,7 @@ impl<'c> H1<'c> {
     pub(super) async fn break_off(&mut self) {
         self.is_kept = false;
         self.is_aborted |= matches!(self.ending, Ending::Close | Ending::NoBody);
-        // What is there goes out. If that fails the client has gone, and is not told anything.
+        // Send the pending bytes. If that fails, the client has gone, which does not count as its abort here.
         let is_gone = self.sent.is_gone;
         let _ = self.write(Bytes::new()).await;
         self.sent.is_gone = is_gone;
@@ -271,7 +271,7 @@ impl<'c> H1<'c> {
         Ok(self.conn)
     }
 
-    /// A client that asks for nothing more may say that it has finished sending, and wait for its answer: that is not leaving.
+    /// A client may close its sending side and wait for its answer if it has no further request. That does not count as leaving.
     pub(super) async fn client_leaves(&mut self) {
         if !self.is_kept {
             return std::future::pending().await;
@@ -306,14 +306,14 @@ impl<'c> H1<'c> {
         }
     }
 
-    /// A write begins.
+    /// Notes the time of the first write.
     fn writes(&mut self) {
         if self.sent.began.is_none() {
             self.sent.began = Some(Instant::now());
         }
     }
 
-    /// The socket took so many bytes.
+    /// Notes that the socket took `bytes`.
     fn took(&mut self, bytes: usize) {
         let now = Instant::now();
         let first = self.sent.taken.map_or(now, |(first, _)| first);
@@ -327,7 +327,7 @@ impl<'c> H1<'c> {
         Gone
     }
 
-    /// So many bytes of the body are sent. More than was announced would be taken for the next answer.
+    /// Counts bytes of the body. The connection must close after too many: the client would take them for the next answer.
     fn count_down(&mut self, bytes: usize) {
         if let Ending::Length(left) = &mut self.ending {
             self.is_kept &= *left >= bytes as u64;
@@ -335,7 +335,7 @@ impl<'c> H1<'c> {
         }
     }
 
-    /// Writes what is pending, and a piece.
+    /// Writes the pending bytes and a piece.
     async fn write(&mut self, mut piece: Bytes) -> Result<(), Gone> {
         let mut at = 0;
         while at < self.pending.len() || !piece.is_empty() {

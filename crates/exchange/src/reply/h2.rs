@@ -5,10 +5,10 @@
 //! | head | HEADERS; with END_STREAM if no body follows |
 //! | piece | DATA, in its turn and as the client's windows allow; a piece waits while the stream has much queued |
 //! | end | END_STREAM, on the last DATA or on the trailers |
-//! | breaks off | RST_STREAM(INTERNAL_ERROR); never END_STREAM on a body that is not complete |
+//! | broken off | RST_STREAM(INTERNAL_ERROR); an incomplete body never ends with END_STREAM |
 //!
-//! What is queued counts as sent: the connection writes it, or says that the client has gone. A client that takes nothing is noticed
-//! there, too (`timeouts.client-write`).
+//! Queued bytes count as sent: the connection writes them, or reports that the client has gone. The connection also detects a client
+//! that takes nothing (`timeouts.client-write`).
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ use http1::head_lines;
 use ledger::{Holder, Ledger};
 use tls::seen::Seen;
 
-/// What is queued at once of a fragment of a large object. A copy, so that what waits for the client does not keep the whole fragment.
+/// Bytes of a fragment of a large object that are queued at a time, as a copy, so that the queue does not keep the whole fragment.
 const COPIED_BYTES: usize = 16 << 10;
 
 /// An answer to one request.
@@ -35,19 +35,19 @@ pub struct H2 {
     tls: Option<Rc<Seen>>,
     purpose: Purpose,
     is_head: bool,
-    /// The head that was not sent yet.
+    /// The head, until it is sent.
     head: Option<ReplyHead>,
     has_body: bool,
-    /// What of the announced body is still to come; `None`: nothing was announced.
+    /// Bytes of the announced body still to come; `None`: no length was announced.
     left: Option<u64>,
-    /// Goes before the next piece.
+    /// Bytes that go out before the next piece.
     lead: Vec<u8>,
     is_over: bool,
     sent: Sent,
 }
 
 impl H2 {
-    /// On this stream.
+    /// An answer on this stream.
     pub fn new(
         stream: Stream,
         watch: Watch,
@@ -168,7 +168,7 @@ impl H2 {
         self.send_lead().await?;
         self.check()?;
         if self.has_body && self.left.is_some_and(|left| left > 0) {
-            // Less than was announced.
+            // The body is shorter than announced.
             self.abort();
             return Ok(());
         }
@@ -202,7 +202,7 @@ impl H2 {
         self.is_head
     }
 
-    /// Other streams have nothing to do with what became of this one.
+    /// Does nothing: the fate of one stream does not affect the others.
     pub(super) fn keep_open_if(&mut self, _: bool) {}
 
     pub(super) fn leave(&mut self) {
@@ -276,13 +276,13 @@ impl H2 {
         }
     }
 
-    /// The client sees that this is not all.
+    /// Resets the stream, so that the client sees that the answer is incomplete.
     fn abort(&mut self) {
         self.is_over = true;
         self.stream.reset(ErrorCode::INTERNAL_ERROR);
     }
 
-    /// Sends the head, if that was not done.
+    /// Sends the head, if it has not been sent.
     fn send_head(&mut self, ends: bool) {
         if let Some(head) = self.head.take() {
             let block = block_of(head.status, &head.lines);
@@ -299,7 +299,7 @@ impl H2 {
         self.queue(lead.into()).await
     }
 
-    /// Queues a piece, and waits until there is room for the next one.
+    /// Queues a piece, and waits until the stream has room for the next one.
     async fn queue(&mut self, piece: Bytes) -> Result<(), Gone> {
         self.check()?;
         self.send_head(false);
@@ -310,7 +310,7 @@ impl H2 {
         }
     }
 
-    /// Queues bytes. More than was announced would make the answer malformed.
+    /// Queues bytes. Aborts if the body exceeds the announced length, since the answer would be malformed.
     fn count(&mut self, piece: Bytes) -> Result<(), Gone> {
         if let Some(left) = &mut self.left {
             let Some(less) = left.checked_sub(piece.len() as u64) else {

@@ -1,16 +1,16 @@
-//! The way back to the client: one interface to the wire.
+//! The way back to the client: one interface for all protocols.
 //!
-//! A [`Reply`] takes a head, pieces of a body and its end, and alone knows how they look on the wire, whether the client can be
-//! told where a body ends, how long the client may take, and what becomes of the connection. The rest of the proxy says *what* is
-//! answered.
+//! A [`Reply`] takes a head, pieces of a body and the end. Only the reply knows how these look on the wire, whether the client can be
+//! told where a body ends, how long the client may take, and what happens to the connection. The rest of the proxy decides the
+//! contents of the answer.
 //!
 //! ```text
 //! interim*  begin  piece*  end            a complete answer
-//!           begin  piece*  break_off      an answer that cannot be completed: the client sees that it is not
+//!           begin  piece*  break_off      an answer that cannot be completed; the client sees that it is incomplete
 //! ```
 //!
 //! `begin` sends nothing: the head goes out with the first piece, so until then another answer may begin instead.
-//! An enum rather than a trait: one more protocol is one more variant, and no future is boxed.
+//! `Reply` is an enum rather than a trait: another protocol is another variant, and no future is boxed.
 //!
 //! Not known here: caching, origins, keys.
 
@@ -32,14 +32,14 @@ use http2::ErrorCode;
 use ledger::{Holder, Ledger, pause::OWN_WAIT_MAX};
 use tls::seen::Seen;
 
-/// What the connection does after a request.
+/// The connection's next step after a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum After {
-    /// Reads the next request.
+    /// Read the next request.
     KeepOpen,
-    /// Closes.
+    /// Close.
     Close,
-    /// Closes with a reset: the answer is not complete, and nothing else would show it.
+    /// Close with a reset: the answer is incomplete, and only a reset shows that.
     Abort,
 }
 
@@ -47,16 +47,16 @@ pub enum After {
 #[derive(Debug)]
 pub struct Gone;
 
-/// How long the body of an answer is.
+/// The length of an answer's body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Length {
-    /// There is none, and none is announced (204, 304).
+    /// There is no body, and no length is announced (204, 304).
     None,
-    /// So many bytes; the head's lines say so already.
+    /// So many bytes; the head's lines have the Content-Length already.
     Told(u64),
-    /// So many bytes.
+    /// So many bytes; the reply adds Content-Length.
     Known(u64),
-    /// Nobody knows yet.
+    /// Not known yet.
     Unknown,
 }
 
@@ -68,22 +68,22 @@ pub struct ReplyHead {
     lines: Vec<u8>,
 }
 
-/// A head waits for the first piece of its body, so that both go out in one write; for so long, because an origin may send the head of
-/// an event stream and then nothing for hours.
+/// How long a head waits for the first piece of its body, so that both go out in one write. Limited, because an origin may send the
+/// head of an event stream and then nothing for hours.
 pub const HEAD_WAIT: Duration = Duration::from_millis(100);
 
-/// Room for the lines that are added to a stored head.
+/// Room for the lines added to a stored head.
 const OWN_LINES_BYTES: usize = 256;
 
 impl ReplyHead {
-    /// A head that is stored as lines.
+    /// A head from stored lines.
     pub fn of_lines(status: u16, stored: &[u8]) -> ReplyHead {
         let mut lines = Vec::with_capacity(stored.len() + OWN_LINES_BYTES);
         lines.extend_from_slice(stored);
         ReplyHead { status, lines }
     }
 
-    /// A head with these fields; an empty `reason` stands for the status code's own.
+    /// A head with these fields. If `reason` is empty, the status code's standard phrase is used.
     pub fn new(status: u16, reason: &str, fields: &Fields) -> ReplyHead {
         let reason = match reason {
             "" => message::reason_phrase(status),
@@ -94,17 +94,17 @@ impl ReplyHead {
         ReplyHead { status, lines }
     }
 
-    /// Length of its lines in bytes, so far.
+    /// Length of the lines so far, in bytes.
     pub fn bytes(&self) -> u64 {
         self.lines.len() as u64
     }
 
-    /// Adds field lines that are stored as such.
+    /// Adds complete field lines.
     pub fn add_lines(&mut self, lines: &[u8]) {
         self.lines.extend_from_slice(lines);
     }
 
-    /// Its lines, to be changed.
+    /// The lines, for changes.
     pub fn lines_mut(&mut self) -> &mut Vec<u8> {
         &mut self.lines
     }
@@ -120,23 +120,23 @@ impl ReplyHead {
     }
 }
 
-/// The answer to one request, on its way.
+/// The answer to one request.
 pub enum Reply<'c> {
-    /// To a client that speaks HTTP/1.
+    /// On an HTTP/1 connection.
     H1(H1<'c>),
     /// On a stream of HTTP/2.
     H2(Box<H2>),
 }
 
-/// What a client's side of a tunnel is.
+/// The client's side of a tunnel.
 pub enum Switched<'a> {
-    /// The connection.
+    /// An HTTP/1 connection.
     Conn(&'a mut Conn),
-    /// A stream of one.
+    /// A stream of HTTP/2.
     Stream(StreamEnd),
 }
 
-/// The same for each protocol.
+/// Calls the same method for each protocol.
 macro_rules! each {
     ($reply:expr, $to:ident => $answer:expr) => {
         match $reply {
@@ -147,7 +147,7 @@ macro_rules! each {
 }
 
 impl<'c> Reply<'c> {
-    /// Sends an interim response (RFC 9110 §15.2), if the client may be sent any.
+    /// Sends an interim response (RFC 9110 §15.2), if the protocol permits it.
     pub async fn interim(
         &mut self,
         status: u16,
@@ -157,7 +157,7 @@ impl<'c> Reply<'c> {
         each!(self, to => to.interim(&ReplyHead::new(status, reason, fields)).await)
     }
 
-    /// Takes the head of the final answer. As long as nothing of it was sent, another one may take its place.
+    /// Takes the head of the final answer. Until any of it is sent, another head may replace it.
     pub fn begin(&mut self, head: ReplyHead, length: Length) {
         each!(self, to => to.begin(head, length))
     }
@@ -172,18 +172,18 @@ impl<'c> Reply<'c> {
         each!(self, to => to.piece(piece).await)
     }
 
-    /// Sends the head now, if it was not sent yet: the first piece of the body lets wait for it. From here on no other answer can take
-    /// its place.
+    /// Sends the head now, if it was not sent yet, since the body's first piece is late. From then on no other answer can replace this
+    /// one.
     pub async fn flush_head(&mut self) -> Result<(), Gone> {
         each!(self, to => to.flush_head().await)
     }
 
-    /// May the rest of a piece be taken back that the client does not take? Not where the piece's length was announced.
+    /// May the untaken rest of a piece be taken back? Not if the piece's length was announced.
     pub fn may_take_back(&self) -> bool {
         each!(self, to => to.may_take_back())
     }
 
-    /// Sends what the client takes of a piece at once, and removes it from the piece. False: it took nothing for so long.
+    /// Sends as much of a piece as the client takes at once, and removes that from the piece. False: nothing was taken for `at_most`.
     pub async fn some_of(&mut self, piece: &mut Bytes, at_most: Duration) -> Result<bool, Gone> {
         each!(self, to => to.some_of(piece, at_most).await)
     }
@@ -193,39 +193,39 @@ impl<'c> Reply<'c> {
         each!(self, to => to.end(trailers).await)
     }
 
-    /// The body cannot be completed: sends what there is, and lets the client see that it is not all.
+    /// Sends the pending bytes, and shows the client that the body is incomplete.
     pub async fn break_off(&mut self) {
         each!(self, to => to.break_off().await)
     }
 
-    /// The same as the origin has ended it, where the client's version of HTTP has codes for that.
+    /// Ends the answer with the origin's error code, if the client's version of HTTP has such codes.
     pub fn reset(&mut self, code: ErrorCode) {
         if let Reply::H2(to) = self {
             to.reset(code);
         }
     }
 
-    /// Is the request for the head alone? Then pieces are not sent.
+    /// Is the request for the head only? Then pieces are not sent.
     pub fn is_head_only(&self) -> bool {
         each!(self, to => to.is_head_only())
     }
 
-    /// The client's connection cannot be used for another request, unless `is_sound`.
+    /// Closes the client's connection after this answer, unless `is_sound`.
     pub fn keep_open_if(&mut self, is_sound: bool) {
         each!(self, to => to.keep_open_if(is_sound))
     }
 
-    /// The client has gone.
+    /// Ends the answer because the client has gone.
     pub fn leave(&mut self) {
         each!(self, to => to.leave())
     }
 
-    /// What is known of the connection's encryption; `None`: there is none.
+    /// The encryption of the client's connection; `None`: there is none.
     pub fn encryption(&self) -> Option<&Seen> {
         each!(self, to => to.encryption())
     }
 
-    /// Has the client sent a request for this host on a connection that it opened for another one, taking them for one server?
+    /// Has the client reused a connection to another host for this one, taking both for one server?
     //= rfc9113 §9.1.1   a connection can be reused for names that its certificate covers
     pub fn is_coalesced(&self, host: Option<&str>) -> bool {
         let (Reply::H2(to), Some(host)) = (self, host.and_then(Authority::parse)) else {
@@ -235,7 +235,7 @@ impl<'c> Reply<'c> {
             .is_some_and(|seen| !seen.name.is_empty() && !seen.name.eq_ignore_ascii_case(host.host))
     }
 
-    /// Sends the head after which the connection, or the stream, speaks another protocol, and hands it over.
+    /// Sends the head of a protocol switch, and hands over the connection or stream.
     pub async fn switch(&mut self, head: &ReplyHead) -> Result<Switched<'_>, Gone> {
         match self {
             Reply::H1(to) => Ok(Switched::Conn(to.switch(head).await?)),
@@ -243,13 +243,13 @@ impl<'c> Reply<'c> {
         }
     }
 
-    /// Returns when the client has closed its connection. It is not noticed behind a further request.
+    /// Returns when the client has closed its connection. Not noticed while another request is waiting in the input.
     pub async fn client_leaves(&mut self) {
         each!(self, to => to.client_leaves().await)
     }
 
-    /// Would the answer wait for what it holds itself, or for what its connection holds for other answers, and has waited for so long? Over
-    /// HTTP/1 nothing waits for the client between two pieces but what TLS has encrypted, which goes out with the next one.
+    /// Should the answer stop waiting for memory? HTTP/1: at once, since between two pieces it holds only bytes that TLS encrypted and sends
+    /// with the next. HTTP/2: if the client has gone, or nothing of this answer is queued after `OWN_WAIT_MAX`: other answers hold the memory.
     pub fn waits_in_vain(&self, waited: Duration) -> bool {
         match self {
             Reply::H1(_) => true,
@@ -257,7 +257,7 @@ impl<'c> Reply<'c> {
         }
     }
 
-    /// The connection to read the request's body from, if the body comes by the same one.
+    /// The connection that the request's body is read from, if it is the answer's.
     pub fn source(&mut self) -> Option<&mut Conn> {
         match self {
             Reply::H1(to) => Some(to.source()),
@@ -265,38 +265,38 @@ impl<'c> Reply<'c> {
         }
     }
 
-    /// The client's connection, as the ledger knows it.
+    /// The client connection's holder in the ledger.
     pub fn holder(&self, ledger: &Ledger) -> Arc<Holder> {
         each!(self, to => to.holder(ledger))
     }
 
-    /// The first write begins at about this moment: so that the clock need not be read again.
+    /// Sets the time of the first write, which saves reading the clock.
     pub fn starts(&mut self, at: Instant) {
         each!(self, to => to.starts(at))
     }
 
-    /// What was sent so far.
+    /// The sent part so far.
     pub fn sent(&self) -> Sent {
         each!(self, to => to.sent())
     }
 
-    /// What becomes of the connection.
+    /// The connection's next step.
     pub fn after(&self) -> After {
         each!(self, to => to.after())
     }
 }
 
-/// What was sent of an answer.
+/// The sent part of an answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
-    /// Its status; 0 if there is no answer.
+    /// The status; 0 if there was no answer.
     pub status: u16,
-    /// Bytes, without interim responses.
+    /// Bytes sent, without interim responses.
     pub bytes: u64,
-    /// The client did not take all of it.
+    /// The client left before it took everything.
     pub is_gone: bool,
-    /// When its first write began.
+    /// When the first write began.
     pub began: Option<Instant>,
-    /// When the first of its bytes were taken, and the last so far.
+    /// When the first byte was taken, and the last one so far.
     pub taken: Option<(Instant, Instant)>,
 }

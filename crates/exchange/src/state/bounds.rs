@@ -1,6 +1,6 @@
-//! What the whole process may have at a time, and who counts against it.
+//! Limits of the whole process, and counts against them.
 //!
-//! A count is given back when it is dropped, so no path can forget to.
+//! A count is taken back when it is dropped, so no code path can forget that.
 
 use std::{
     rc::Rc,
@@ -15,10 +15,10 @@ use ledger::{Holder, Task};
 use plan::Plan;
 use record::metrics;
 
-/// What a request of HTTP/2 takes while it is answered: its task, its place in the connection, the fetch that it waits for.
+/// Memory of an HTTP/2 request while it is answered: its task, its entry in the connection, the fetch that it waits for.
 const TASK_BYTES: usize = 24 << 10;
 
-/// Bounds of the whole process, as the configuration has them now.
+/// Limits of the whole process in the current configuration.
 #[derive(Default)]
 pub struct Bounds {
     /// `limits.connections-max`.
@@ -28,14 +28,14 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Those of a configuration.
+    /// The limits of a configuration.
     pub fn of(plan: &Plan) -> Bounds {
         let bounds = Bounds::default();
         bounds.follow(plan);
         bounds
     }
 
-    /// Takes over those of a configuration.
+    /// Adopts the limits of a configuration.
     pub fn follow(&self, plan: &Plan) {
         let limits = &plan.limits;
         (self.connections_max).store(limits.connections_max, Ordering::Relaxed);
@@ -43,7 +43,7 @@ impl Bounds {
     }
 }
 
-/// Counts client connections against the limit; one is given back when dropped.
+/// Counts a client connection against the limit until it is dropped.
 pub struct ConnectionCount(Arc<Shared>, Rc<Worker>);
 
 impl ConnectionCount {
@@ -67,7 +67,7 @@ impl Drop for ConnectionCount {
     }
 }
 
-/// Counts a stream that has a task against the limit of the process; given back when dropped.
+/// Counts an HTTP/2 stream with a task against the process's limit until it is dropped.
 pub struct StreamCount {
     worker: Rc<Worker>,
     head_bytes: u64,
@@ -75,8 +75,8 @@ pub struct StreamCount {
 }
 
 impl StreamCount {
-    /// Of a request with a head of so many bytes, by this connection. `None` when there are too many, or too many bytes of heads: as many
-    /// as `limits.head-buffer` has for heads that are not complete. Or when the ledger is full and the connection has its share of it.
+    /// Counts a request with a head of `head_bytes` on this connection. `None` if there are too many streams, or too many bytes of heads
+    /// (the limit is `limits.head-buffer`, as for incomplete heads), or if the ledger is full and the connection has its share of it.
     pub fn take(
         worker: &Rc<Worker>,
         holder: &Arc<Holder>,
@@ -91,7 +91,7 @@ impl StreamCount {
         let streams = shared.streams.fetch_add(1, Ordering::Relaxed);
         let bytes = (shared.stream_head_bytes).fetch_add(head_bytes, Ordering::Relaxed);
         metrics::add(&worker.counters.h2_streams_open, 1);
-        // Dropped, it is not counted any more.
+        // If there is no room, dropping this takes the counts back.
         let count = StreamCount {
             worker: Rc::clone(worker),
             head_bytes,
