@@ -1,16 +1,16 @@
-//! Reading ahead: while a fragment of a large object is sent, the next ones are read.
+//! Reads ahead: the next fragments of a large object are read while one is sent.
 //!
 //! Without it the device idles while a client takes a fragment, and the client waits while the device reads.
 //!
-//! Only clients that took their last fragment quickly ([`QUICK`]) get it: others take nothing sooner, and what is read waits in
-//! memory. What was read for a client that then takes nothing is dropped, and read again.
+//! Only clients that took their last fragment quickly ([`QUICK`]) benefit: a slower one takes no byte sooner, and the fragments wait in
+//! memory. If a client then takes nothing, its fragments are dropped and read again later.
 //!
-//! Only one such client gets it, while it is the only one of the process: several keep the device busy by themselves, and what is
-//! read for them sooner makes small hits wait.
+//! Reading ahead is limited to one such client in the process, while it is the only one: several keep the device busy by themselves, and
+//! reading ahead for them delays small hits.
 //!
-//! Limits: [`FRAGMENTS_MAX`] fragments for an answer, counted into the budget of all transfers; none is begun while a quarter of that is
+//! Limits: [`FRAGMENTS_MAX`] fragments an answer, counted in the budget of all transfers; no read begins while a quarter of that budget is
 //! on its way to clients.
-//! Not known here: what is done with a fragment, and what without it.
+//! Not known here: how a fragment is used, and what happens without one.
 
 use std::{collections::VecDeque, rc::Rc, sync::Arc, time::Duration};
 
@@ -25,9 +25,9 @@ use ledger::{Holder, Lot};
 use record::metrics;
 use rules::key::fragment_key;
 
-/// Fragments that are read beside the one that is being sent.
+/// Fragments read besides the one that is being sent.
 const FRAGMENTS_MAX: usize = 2;
-/// A client that takes a fragment in less is quick.
+/// A client that takes a fragment in less time is quick.
 const QUICK: Duration = Duration::from_millis(100);
 
 /// The reads ahead of one answer.
@@ -35,7 +35,7 @@ const QUICK: Duration = Duration::from_millis(100);
 pub struct Ahead {
     reads: VecDeque<Read>,
     is_quick: bool,
-    /// Counts the answer among those of quick clients.
+    /// Counts the answer as one to a quick client.
     counted: Option<Arc<()>>,
 }
 
@@ -52,19 +52,19 @@ impl Drop for Read {
 }
 
 impl Ahead {
-    /// The client took a fragment in so long.
+    /// The client took a fragment in `took`.
     pub fn sent(&mut self, took: Duration) {
         self.is_quick = took < QUICK;
     }
 
-    /// Lets go of what was read.
+    /// Drops the fragments read ahead.
     pub fn give_up(&mut self) {
         self.reads.clear();
         self.is_quick = false;
         self.counted = None;
     }
 
-    /// Begins to read the fragments behind `number`, of those that are wanted up to `end`, in bytes of the body.
+    /// Begins to read the fragments after `number`, up to byte `end` of the body.
     pub fn begin(
         &mut self,
         worker: &Rc<Worker>,
@@ -91,7 +91,7 @@ impl Ahead {
             let next = self.reads.back().map_or(number, |last| last.number) + 1;
             let begins = u64::from(next) * size;
             let ends = (begins + size).min(object.body_bytes());
-            // A part of one is read as such.
+            // A partly wanted fragment is not read ahead.
             if begins >= ends || ends > end {
                 return;
             }
@@ -120,7 +120,7 @@ impl Ahead {
         }
     }
 
-    /// The fragment that was read ahead, once it is there; `Some(None)`: it could not be read. `None`: it was not read ahead.
+    /// Waits for the fragment that was read ahead. `Some(None)`: it could not be read. `None`: it was not read ahead.
     pub async fn take(&mut self, number: u32) -> Option<Option<LoadedFragment>> {
         while let Some(mut read) = self.reads.pop_front() {
             if read.number == number {

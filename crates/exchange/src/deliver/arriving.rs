@@ -1,6 +1,6 @@
-//! Answering with a response that a fetch is bringing: all of it, or the one part that is asked for.
+//! Answers with a response that a fetch is receiving: all of it, or the one part that is asked for.
 //!
-//! Not known here: whether the request may have it.
+//! Not known here: whether the request may have the response.
 
 use base::clock::Instant;
 
@@ -22,9 +22,9 @@ use crate::{
 };
 use cache::{holding::Holding, object::Object};
 
-/// Passes an arriving response on, or answers a condition of the client from its head.
+/// Passes an arriving response on, or answers the client's condition from its head.
 ///
-/// `None`: nothing was sent, because what the fetch no longer keeps has been lost from disk.
+/// `None`: nothing was sent, because a part that the fetch no longer keeps has been lost from disk.
 pub async fn response(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
@@ -36,7 +36,7 @@ pub async fn response(
     if response.status == 200 && share::is_conditional(&wanted.request) {
         let object = head_of(response);
         if stored::is_not_modified(&wanted.request, &object) {
-            // The fetch goes on for the cache.
+            // The fetch goes on for the store.
             reader.is_content();
             if let Some(body) = response.length {
                 ex.record.is_of(response.stored_bytes(body));
@@ -85,7 +85,7 @@ pub async fn response(
     }
     ex.begin(said, head, length);
     let spans = match range.is_empty() || ex.reply.is_head_only() {
-        // The fetch goes on for the others and the store.
+        // The fetch goes on for other readers and the store.
         true => Vec::new(),
         false => vec![Span {
             lead: Default::default(),
@@ -106,7 +106,7 @@ pub async fn response(
     if !is_begun {
         return None;
     }
-    // Of a part, or of an answer that was broken off, the end was not seen.
+    // The end of the fetch was not seen if only a part was read, or the answer was broken off.
     ex.record.reads_no_more(&reader.flight, is_shared);
     if response.length.is_none() && reader.flight.last_byte().is_some() {
         let body = reader.flight.arrived_bytes();
@@ -130,8 +130,8 @@ fn head_of(response: &Response) -> Object {
     }
 }
 
-/// The part of an arriving response that a request asks for, `None` if there is none, and the length of all; nothing if it
-/// asks for the whole, for several parts, or if the length is not known yet.
+/// The requested part of an arriving response (`None` inside: the range cannot be satisfied), and the complete length. `None` if the
+/// request is for the whole or for several parts, or if the length is not known yet.
 fn part_of(
     request: &Fields,
     ex: &Exchange<'_>,

@@ -1,14 +1,14 @@
-//! What an answer consists of, and where its bytes come from.
+//! Composes an answer, and finds the source of its bytes.
 //!
-//! | file | story |
+//! | file | contents |
 //! |---|---|
-//! | `stored` | a stored object, or the part of it that is asked for |
-//! | `arriving` | a response that a fetch is bringing |
-//! | `spans` | the one loop: spans of a body, each from memory, disk, a fetch under way or the origin |
-//! | `ahead` | the next fragments are read while one is sent |
+//! | `stored` | a stored object, or the requested part of it |
+//! | `arriving` | a response that a fetch is receiving |
+//! | `spans` | the one loop: spans of a body, each from memory, disk, a fetch in progress or the origin |
+//! | `ahead` | reading the next fragments while one is sent |
 //! | `multipart` | several parts in one body |
 //!
-//! Not known here: why this is answered (`request`), how a fetch runs (`fetch`), how an answer looks on the wire (`reply`).
+//! Not known here: the choice of the answer (`request`), how a fetch runs (`fetch`), the wire format (`reply`).
 
 pub mod ahead;
 pub mod arriving;

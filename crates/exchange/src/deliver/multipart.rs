@@ -5,10 +5,10 @@
 //! --BOUNDARY-- CRLF
 //! ```
 //!
-//! The length is known beforehand, so the answer has a Content-Length and its parts come from wherever the body is kept, one
-//! after the other. The boundary is a keyed hash of what nobody knows beforehand: no body holds it on purpose.
+//! The length is known beforehand, so the answer has a Content-Length, and the parts are read one after the other from wherever the
+//! body is kept. The boundary is a keyed hash of unpredictable values, so no body can contain it on purpose.
 //!
-//! Not known here: which parts (`httpcache` decides and limits them), where the bytes are.
+//! Not known here: the choice of parts (`httpcache` decides and limits them), where the bytes are.
 //! Source: RFC 9110 §14.6, §15.3.7.2; RFC 2046 §5.1.1.
 
 use std::{ops::Range, sync::atomic::AtomicU64};
@@ -19,14 +19,14 @@ use store::KeyHasher;
 
 use base::{chance, clock};
 
-/// Makes each boundary another one.
+/// Makes each boundary different.
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// A stretch of a body, and what is sent before it.
+/// A part of a body, and the bytes before it.
 pub struct Piece {
-    /// Goes before the bytes.
+    /// Sent before the part.
     pub lead: Bytes,
-    /// Which bytes of the body.
+    /// The part's position in the body.
     pub range: Range<u64>,
 }
 
@@ -36,12 +36,12 @@ pub struct Multipart {
     pub content_type: Vec<u8>,
     /// The parts in their order.
     pub pieces: Vec<Piece>,
-    /// What ends it.
+    /// The bytes behind the last part.
     pub tail: Bytes,
 }
 
 impl Multipart {
-    /// A body of these parts of a representation that has this type and length.
+    /// A body with these parts of a representation of this type and length.
     pub fn new(
         hasher: &KeyHasher,
         parts: &[Span],
@@ -76,7 +76,7 @@ impl Multipart {
         }
     }
 
-    /// Its length in bytes.
+    /// Length in bytes.
     pub fn bytes(&self) -> u64 {
         let of = |piece: &Piece| piece.lead.len() as u64 + piece.range.end - piece.range.start;
         self.pieces.iter().map(of).sum::<u64>() + self.tail.len() as u64

@@ -1,8 +1,8 @@
-//! Answering with a stored object: all of it, the part or parts that are asked for, or 304.
+//! Answers with a stored object: all of it, the requested part or parts, or 304.
 //!
-//! What is stored answers only if all that is wanted of it is there; of a large object some fragments may be missing.
+//! An object answers only if all of the requested bytes are stored; a large object may lack some fragments.
 //!
-//! Not known here: whether it may be served.
+//! Not known here: whether the object may be served.
 
 use base::clock::Instant;
 
@@ -27,9 +27,9 @@ use crate::{
 };
 use cache::{holding::Holding, holes, object::Object};
 
-/// Answers with a stored object, or the part of it the request asks for. `class` is that of a plain answer.
+/// Answers with a stored object, or the requested part of it. `class` is the class of a plain answer.
 ///
-/// `None`: nothing was sent, because a large object lacks fragments of what is wanted.
+/// `None`: nothing was sent, because a large object lacks fragments of the requested part.
 pub async fn object(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
@@ -59,7 +59,7 @@ pub async fn object(
     } else {
         ByteRange::Whole
     };
-    // Before it is asked whether they are there: what is there then stays.
+    // Take this before checking for the fragments: those present at the check must stay.
     let disk = ex.worker.storage.disk.as_ref();
     let mut holding = Holding::of_range(disk, object, &range, is_head).await;
     if !is_there(&ex.worker.storage, object, &range, total).await {
@@ -87,7 +87,7 @@ pub async fn object(
     };
     if object.large.is_none() {
         let body = object.body.slice(range.start as usize..range.end as usize);
-        // One that was read for this answer alone is held by nobody else.
+        // The body of an object read for this answer alone counts for its connection.
         let body = match &ex.record.holder {
             Some(holder) if said.class == Class::DiskHit => holder.count(body),
             _ => body,
@@ -109,7 +109,7 @@ pub async fn object(
     is_begun.then(|| ex.finish())
 }
 
-/// Answers with several parts of an object. `None`: as [`object`].
+/// Answers with several parts of an object. `None`: see [`object`].
 async fn several(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
@@ -135,8 +135,8 @@ async fn several(
     is_begun.then(|| ex.finish())
 }
 
-/// Answers with a stale object because its origin failed, if the rules allow it. `failure`: the status of its answer, if there was one, and
-/// whether the origin could not be reached.
+/// Answers with a stale object because its origin failed, if the rules allow it. `failure`: the status of the origin's answer, if there
+/// was one, and whether the origin could not be reached.
 pub async fn on_error(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
@@ -161,7 +161,7 @@ pub async fn on_error(
     object(ex, wanted, stale, Class::Stale, line).await
 }
 
-/// Does the client have this very body, as it says itself?
+/// Does the client's condition say that it has this body?
 pub fn is_not_modified(request: &Fields, object: &Object) -> bool {
     let is_conditional =
         request.contains(b"if-none-match") || request.contains(b"if-modified-since");
@@ -183,14 +183,14 @@ async fn not_modified(
         said.class = Class::ImsHit;
     }
     said.content_type = b"";
-    // What is stored has our Via, and so has what arrives.
+    // A stored response contains our Via already, and so does an arriving one.
     let fields = httpcache::not_modified_fields(&object.fields());
     let head = ReplyHead::new(304, "", &fields);
     let body = Bytes::new();
     ex.answer(said, head, Length::None, body, started).await
 }
 
-/// Is all there that the request asks for of this object?
+/// Are all requested bytes of the object stored?
 pub async fn has_wanted(ex: &Exchange<'_>, wanted: &Wanted, object: &Object) -> bool {
     let (request, total) = (&wanted.request, object.body_bytes());
     let range = match ex.reply.is_head_only() {
@@ -200,7 +200,7 @@ pub async fn has_wanted(ex: &Exchange<'_>, wanted: &Wanted, object: &Object) -> 
     is_there(&ex.worker.storage, object, &range, total).await
 }
 
-/// Are the bytes there? Asked before anything is sent, of the index: it may still turn out otherwise.
+/// Are these bytes stored? Checks the index before anything is sent; a later read may still fail.
 //= rfc9111 §3.3   an incomplete response answers only what lies wholly within it
 async fn is_there(storage: &Storage, object: &Object, range: &ByteRange, total: u64) -> bool {
     let has = async |from: u64, to: u64| {
@@ -230,7 +230,7 @@ async fn is_there(storage: &Storage, object: &Object, range: &ByteRange, total: 
     }
 }
 
-/// The head of a 206 with one part; its length is told by the reply.
+/// The head of a 206 with one part. The reply adds the length.
 pub fn part_head(fields: &Fields, part: Part, total: impl Into<Option<u64>>) -> ReplyHead {
     let mut fields = fields_of_part(fields);
     let mut value = Vec::new();
@@ -239,7 +239,7 @@ pub fn part_head(fields: &Fields, part: Part, total: impl Into<Option<u64>>) -> 
     ReplyHead::new(206, "", &fields)
 }
 
-/// The fields of a whole as those of a part of it.
+/// The fields of a 206 with a part, from the fields of the whole.
 //= rfc9530 §2   Content-Digest is of the content of this one message; Repr-Digest is of the whole and stays
 fn fields_of_part(whole: &Fields) -> Fields {
     let mut fields = whole.clone();

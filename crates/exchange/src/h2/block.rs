@@ -1,10 +1,10 @@
-//! Heads as blocks of fields (RFC 9113 §8.3), from the lines that HTTP/1 has.
+//! Encodes heads as field blocks (RFC 9113 §8.3), from HTTP/1 lines.
 //!
-//! Not known here: streams, what is answered.
+//! Not known here: streams, the contents of an answer.
 
 use cache::object::Object;
 
-/// The block of an object's head, as it is kept.
+/// The block of an object's stored head.
 pub fn block_of(object: &Object) -> Vec<u8> {
     let mut block = Vec::with_capacity(object.head.len());
     write_head(object.status, &object.head, &mut block);

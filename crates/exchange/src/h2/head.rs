@@ -1,7 +1,7 @@
-//! A request's head as the rest of the proxy has it: in the terms of HTTP/1.1.
+//! Converts a request's head to the form of HTTP/1.1, which the rest of the proxy uses.
 //!
-//! The crate `http2` has refused whatever would mean something else there: bytes that end a line, fields of framing and of the
-//! connection, a Host unlike `:authority`. So a head is carried over, not repaired.
+//! The crate `http2` has refused all heads that would change their meaning in HTTP/1.1: bytes that end a line, framing and connection
+//! fields, a Host unlike `:authority`. So a head is only converted here, not repaired.
 
 use fields::Fields;
 use http2::RequestView;
@@ -11,20 +11,20 @@ use super::websocket;
 use crate::listener::ListenerState;
 use plan::Role;
 
-/// What a stream is for.
+/// The purpose of a stream.
 #[derive(Clone, Debug)]
 pub enum Purpose {
     /// A request and its answer.
     Ask,
     /// CONNECT: a tunnel.
     Tunnel,
-    /// WebSocket, by a tunnel to an origin that speaks HTTP/1.1; the key that its answer is checked by.
+    /// WebSocket, through a tunnel to an HTTP/1.1 origin; the key checks the origin's answer.
     WebSocket(websocket::Key),
     /// An extended CONNECT that is not served.
     OtherProtocol,
 }
 
-/// Writes the target as HTTP/1 has it; on a reverse listener that is the path.
+/// Writes the target in the form of HTTP/1; on a reverse listener that is the path.
 pub fn write_target(view: &RequestView<'_>, listener: &ListenerState, out: &mut String) {
     out.clear();
     let is_forward = matches!(listener.listener.role, Role::Forward(_));
@@ -46,7 +46,7 @@ pub fn write_target(view: &RequestView<'_>, listener: &ListenerState, out: &mut 
     }
 }
 
-/// The head, and what its stream is for. `key`: of a WebSocket.
+/// The head, and the purpose of its stream. `key`: makes the key for a WebSocket.
 pub fn of_view(
     view: &RequestView<'_>,
     target: &str,

@@ -1,7 +1,7 @@
-//! A hit as HTTP/2 sends it.
+//! Sends hits over HTTP/2.
 //!
-//! The block of its head is encoded once and kept beside the object; Age and Cache-Status follow it. What a rule changes in an
-//! answer is changed in its lines, and encoded for this request alone.
+//! The block of a hit's head is encoded once and kept beside the object; Age and Cache-Status are appended to it. If a rule changes the
+//! answer, the changed lines are encoded for this request only.
 
 use std::{net::SocketAddr, rc::Rc};
 
@@ -16,21 +16,21 @@ use crate::{
 use ledger::Ledger;
 use tls::seen::Seen;
 
-/// Whose request it is.
+/// The client and listener of a request.
 #[derive(Clone)]
 pub struct Who {
-    /// The listener that it came in by.
+    /// The listener that accepted the connection.
     pub listener: Rc<ListenerState>,
     /// The client's address.
     pub peer: SocketAddr,
-    /// The address of whoever asks us.
+    /// The address of our direct peer.
     pub hop: SocketAddr,
-    /// What is known of TLS.
+    /// The TLS session's parameters; `None`: the connection is not encrypted.
     pub tls: Option<Rc<Seen>>,
 }
 
 impl Who {
-    /// The same, lent.
+    /// The same as references.
     pub fn by(&self) -> By<'_> {
         By {
             client: self.peer,
@@ -40,7 +40,7 @@ impl Who {
     }
 }
 
-/// Writes the block of a hit's head. `kept`: that of its object, if it is at hand.
+/// Writes the block of a hit's head. `kept`: the object's encoded block, if there is one.
 fn write_block(head: &Head<'_>, kept: Option<&[u8]>, out: &mut Vec<u8>) {
     let Head { object, .. } = head;
     match (head.changed, kept) {
@@ -52,9 +52,9 @@ fn write_block(head: &Head<'_>, kept: Option<&[u8]>, out: &mut Vec<u8>) {
     http2::write_field(b"cache-status", head.cache_status, out);
 }
 
-/// A hit in memory: its head stays in the worker's output, from where the connection's task sends it with the body.
+/// Sends a hit in memory: the head stays in the worker's output, and the connection's task sends it with the body.
 pub struct ByConnection<'a> {
-    /// The block of its head.
+    /// The object's encoded block, if there is one.
     pub block: Option<&'a [u8]>,
 }
 
@@ -70,11 +70,11 @@ impl Sink for ByConnection<'_> {
     }
 }
 
-/// A hit that the stream's task has read.
+/// Sends a hit that the stream's task has read from disk.
 pub struct ByStream<'a> {
     /// The stream.
     pub stream: &'a Stream,
-    /// Where its body counts as long as it is queued; what goes to memory counts there.
+    /// Counts the body while it is queued.
     pub ledger: &'a Ledger,
 }
 

@@ -1,12 +1,12 @@
-//! What a connection and its streams share.
+//! The state that a connection and its streams share.
 //!
-//! The connection's task gives what comes to the stream it is for, and writes what streams have queued. A stream's task queues, waits for
-//! room, and takes its request's body. Both run on one thread, and none waits while it has borrowed.
+//! The connection's task passes received data to the streams, and writes what the streams have queued. A stream's task queues its answer,
+//! waits for room, and takes its request's body. All tasks run on one thread, and none of them waits while it has borrowed a cell.
 //!
-//! Windows of uploads are larger than ordinary ones as far as the ledger lends memory for that (docs/decisions/0083).
+//! Windows of uploads grow beyond their ordinary size as far as the ledger lends memory for that (docs/decisions/0083).
 //!
-//! Limits: a stream has [`QUEUED_BYTES_MAX`] and one piece queued at most, and a connection [`LARGE_AT_ONCE`] pieces from disk that are larger. What has come of its body and was not taken is bounded by its
-//! window.
+//! Limits: a stream has at most [`QUEUED_BYTES_MAX`] and one piece queued, and a connection at most [`LARGE_AT_ONCE`] larger pieces from
+//! disk. The received and untaken bytes of a request's body are bounded by its window.
 
 use std::{
     cell::{Cell, OnceCell, RefCell, RefMut},
@@ -33,37 +33,37 @@ use ledger::{Holder, Ledger, Loan, Lot};
 
 use super::held::{Held, PART_BYTES_MAX};
 
-/// A stream that has more queued waits before it queues the next piece.
+/// A stream with more bytes queued waits before it queues the next piece.
 pub const QUEUED_BYTES_MAX: usize = 64 << 10;
 
-/// Streams of a connection that send large objects from disk at a time; the next ones wait before they read theirs.
+/// Streams of a connection that send large objects from disk at a time; further ones wait before they read theirs.
 const LARGE_AT_ONCE: usize = 8;
 
-/// What is shared.
+/// The state that a connection and its streams share.
 pub struct Link {
     http: RefCell<Connection>,
-    /// Streams that have a task. In their order, so that those that are woken together always run in the same one.
+    /// Streams that have a task. Ordered by id, so that streams woken together always run in the same order.
     streams: RefCell<BTreeMap<StreamId, Rc<RefCell<Inward>>>>,
-    /// For the [`LARGE_AT_ONCE`].
+    /// Admits [`LARGE_AT_ONCE`] streams.
     large: Semaphore,
-    /// How the ledger knows the connection, once a request of it has a task.
+    /// The connection's holder in the ledger, once a request of it has a task.
     holder: OnceCell<Arc<Holder>>,
-    /// What its windows are larger than ordinary ones.
+    /// Memory lent for windows beyond their ordinary size.
     loan: RefCell<Option<Loan>>,
     /// The connection's task.
     waker: RefCell<Option<Waker>>,
-    /// The handshake of TLS goes on: only hits are answered.
+    /// The TLS handshake is not complete: only hits are answered.
     is_early: Cell<bool>,
     began: Instant,
 }
 
-/// What has come on a stream, and who waits for it.
+/// The received data of a stream, and the wakers of tasks that wait for it.
 #[derive(Default)]
 struct Inward {
     held: Held,
-    /// Yielded, and not taken.
+    /// Bytes of the body that were passed on and not taken.
     untaken: usize,
-    /// The count of both.
+    /// Counts `held` and `untaken` in the ledger.
     lot: Option<Lot>,
     trailers: Option<Fields>,
     has_ended: bool,
@@ -89,7 +89,7 @@ impl Inward {
         }
     }
 
-    /// The client has gone, or the stream was reset.
+    /// Ends the stream: the client has gone, or the stream was reset.
     fn leave(&mut self) {
         self.is_gone = true;
         (self.held, self.lot) = (Held::default(), None);
@@ -108,7 +108,7 @@ fn wait_in(place: &mut Option<Waker>, cx: &Context<'_>) {
 }
 
 impl Link {
-    /// Of a connection that begins; `is_early`: while the handshake of TLS goes on.
+    /// The link of a new connection; `is_early`: the TLS handshake is not complete.
     pub fn new(limits: http2::Limits, began: Instant, is_early: bool) -> Rc<Link> {
         Rc::new(Link {
             http: RefCell::new(Connection::new(limits, Duration::ZERO)),
@@ -122,25 +122,25 @@ impl Link {
         })
     }
 
-    /// The state machine.
+    /// The protocol's state machine.
     #[inline]
     pub fn http(&self) -> RefMut<'_, Connection> {
         self.http.borrow_mut()
     }
 
-    /// A moment in the connection's time.
+    /// A moment relative to the connection's begin.
     #[inline]
     pub fn at(&self, moment: Instant) -> Duration {
         moment.saturating_duration_since(self.began)
     }
 
-    /// Does the handshake of TLS go on?
+    /// Is the TLS handshake still incomplete?
     #[inline]
     pub fn is_early(&self) -> bool {
         self.is_early.get()
     }
 
-    /// It does not: what waited for that goes on.
+    /// Wakes the streams that wait for the end of the TLS handshake.
     #[inline]
     pub fn handshake_ended(&self) {
         if self.is_early.replace(false) {
@@ -156,22 +156,22 @@ impl Link {
         }
     }
 
-    /// So the ledger knows it.
+    /// Sets the connection's holder in the ledger.
     pub fn is_known_as(&self, holder: Arc<Holder>) {
         let _ = self.holder.set(holder);
     }
 
-    /// How the ledger knows it.
+    /// The connection's holder in the ledger; makes one if there is none.
     pub fn holder(&self, ledger: &Ledger) -> Arc<Holder> {
         Arc::clone(self.holder.get_or_init(|| ledger.holder()))
     }
 
-    /// How the ledger knows it, if it may hold anything.
+    /// The connection's holder in the ledger, if it has one.
     pub fn known_holder(&self) -> Option<&Arc<Holder>> {
         self.holder.get()
     }
 
-    /// The task that is woken when a stream has something to write.
+    /// Registers the connection's task, which is woken when a stream has something to write.
     pub fn register(&self, cx: &Context<'_>) {
         wait_in(&mut self.waker.borrow_mut(), cx);
     }
@@ -182,7 +182,7 @@ impl Link {
         }
     }
 
-    /// A stream gets a task.
+    /// Adds a stream that has a task.
     pub fn open(self: &Rc<Link>, id: StreamId, has_ended: bool) -> Stream {
         let inward = Rc::new(RefCell::new(Inward {
             has_ended,
@@ -196,7 +196,7 @@ impl Link {
         }
     }
 
-    /// A part of a body came. False: no task wants it.
+    /// Passes received bytes of a body to their stream. False: the stream has no task.
     pub fn data(&self, id: StreamId, bytes: &[u8], ends: bool) -> bool {
         let streams = self.streams.borrow();
         let Some(inward) = streams.get(&id) else {
@@ -213,7 +213,7 @@ impl Link {
         true
     }
 
-    /// A body ended, and these fields follow it; those that have no place there are dropped, as over HTTP/1.
+    /// Ends a body with these trailers. Fields that may not be trailers are dropped, as over HTTP/1.
     pub fn trailers(&self, id: StreamId, fields: &Fields) {
         if let Some(inward) = self.streams.borrow().get(&id) {
             let mut inward = inward.borrow_mut();
@@ -225,7 +225,7 @@ impl Link {
         }
     }
 
-    /// A stream was reset. False: it has no task.
+    /// Ends a stream that was reset. False: the stream has no task.
     pub fn reset(&self, id: StreamId) -> bool {
         let streams = self.streams.borrow();
         let found = streams.get(&id);
@@ -242,7 +242,7 @@ impl Link {
         found.is_some()
     }
 
-    /// The client has gone: all streams end at their next step.
+    /// Ends all streams, because the client has gone; their tasks notice that at their next step.
     pub fn leave(&self) {
         let streams = self.streams.borrow();
         streams
@@ -250,7 +250,7 @@ impl Link {
             .for_each(|inward| inward.borrow_mut().leave());
     }
 
-    /// Wakes those for which there is room again.
+    /// Wakes the streams that have room again.
     pub fn wake_writers(&self) {
         let (http, streams) = (self.http.borrow(), self.streams.borrow());
         for (&id, inward) in streams.iter() {
@@ -261,7 +261,7 @@ impl Link {
         }
     }
 
-    /// Windows are to be larger by so much: for how much of that is there memory?
+    /// Borrows memory for windows that are to grow by `wanted` bytes. Returns how much of that was lent.
     fn borrows(&self, ledger: &Ledger, wanted: u32) -> u32 {
         if wanted == 0 {
             return 0;
@@ -271,14 +271,14 @@ impl Link {
         u32::try_from(lent).unwrap_or(wanted)
     }
 
-    /// No more than so much is lent now.
+    /// Returns borrowed memory down to `lent` bytes.
     fn returns(&self, lent: u32) {
         if let Some(loan) = &mut *self.loan.borrow_mut() {
             loan.lower_to(lent.into());
         }
     }
 
-    /// Gives back memory that an idle connection does not need.
+    /// Frees memory that an idle connection does not need.
     pub fn release_buffers(&self) {
         let mut streams = self.streams.borrow_mut();
         if streams.is_empty() {
@@ -287,7 +287,7 @@ impl Link {
     }
 }
 
-/// A stream, as its task has it.
+/// A stream, as its task uses it.
 #[derive(Clone)]
 pub struct Stream {
     link: Rc<Link>,
@@ -295,7 +295,7 @@ pub struct Stream {
     inward: Rc<RefCell<Inward>>,
 }
 
-/// The stream as long as its task lives; whatever is not ended then is reset.
+/// A stream owned by its task. Dropping it resets the stream unless both sides have ended.
 pub struct Owned(pub Stream);
 
 impl Drop for Owned {
@@ -311,27 +311,27 @@ impl Drop for Owned {
 }
 
 impl Stream {
-    /// How the ledger knows the connection.
+    /// The connection's holder in the ledger.
     pub fn holder(&self, ledger: &Ledger) -> Arc<Holder> {
         self.link.holder(ledger)
     }
 
-    /// The same, if it may hold anything.
+    /// The connection's holder in the ledger, if it has one.
     pub fn known_holder(&self) -> Option<&Arc<Holder>> {
         self.link.known_holder()
     }
 
-    /// Has the client reset it, or gone?
+    /// Has the client reset the stream, or gone?
     pub fn is_gone(&self) -> bool {
         self.inward.borrow().is_gone
     }
 
-    /// Has the client reset this stream, or what it sent made us do so?
+    /// Was this stream reset by the client, or by us because of a fault in what the client sent?
     pub fn is_reset(&self) -> bool {
         self.inward.borrow().is_reset
     }
 
-    /// Returns when the client has reset it, or gone.
+    /// Returns when the client has reset the stream, or gone.
     pub async fn left(&self) {
         poll_fn(|cx| {
             let mut inward = self.inward.borrow_mut();
@@ -344,12 +344,12 @@ impl Stream {
         .await;
     }
 
-    /// Did its request come in a handshake that goes on?
+    /// Is the TLS handshake still incomplete?
     pub fn is_early(&self) -> bool {
         self.link.is_early()
     }
 
-    /// Waits for the end of that handshake. False: the client has gone.
+    /// Waits for the end of the TLS handshake. False: the client has gone.
     pub async fn await_handshake(&self) -> bool {
         poll_fn(|cx| {
             let mut inward = self.inward.borrow_mut();
@@ -362,7 +362,7 @@ impl Stream {
         .await
     }
 
-    /// Waits until it may read a large object from disk, and queue it. Nothing: the client has gone.
+    /// Waits for permission to read a large object from disk and queue it. `None`: the client has gone.
     pub async fn turn_of_large(&self) -> Option<SemaphorePermit<'_>> {
         tokio::select! {
             biased;
@@ -371,7 +371,7 @@ impl Stream {
         }
     }
 
-    // What goes out.
+    // Sending.
 
     /// Sends an interim head.
     pub fn interim(&self, block: &[u8]) {
@@ -392,7 +392,7 @@ impl Stream {
         self.link.wake();
     }
 
-    /// Ends the answer, behind what is queued.
+    /// Ends the answer after the queued bytes.
     pub fn end(&self, trailers: Option<Vec<u8>>) {
         match trailers {
             Some(block) => self.link.http().trailers(self.id, block),
@@ -401,19 +401,19 @@ impl Stream {
         self.link.wake();
     }
 
-    /// Ends the stream, and lets the client see that it is not complete.
+    /// Resets the stream, which shows the client that the answer is incomplete.
     pub fn reset(&self, code: ErrorCode) {
         self.link.http().reset(self.id, code);
         self.inward.borrow_mut().leave();
         self.link.wake();
     }
 
-    /// Bytes that may be queued now.
+    /// How many bytes may be queued now.
     pub fn room(&self) -> usize {
         QUEUED_BYTES_MAX.saturating_sub(self.link.http().queued(self.id))
     }
 
-    /// Is anything queued?
+    /// Are any bytes queued?
     pub fn has_queued(&self) -> bool {
         self.link.http().queued(self.id) > 0
     }
@@ -423,7 +423,7 @@ impl Stream {
         poll_fn(|cx| self.poll_room(cx)).await
     }
 
-    /// The same.
+    /// Polls for [`Stream::has_room`].
     pub fn poll_room(&self, cx: &Context<'_>) -> Poll<bool> {
         let mut inward = self.inward.borrow_mut();
         if inward.is_gone || self.room() > 0 {
@@ -433,9 +433,9 @@ impl Stream {
         Poll::Pending
     }
 
-    // What comes in.
+    // Receiving.
 
-    /// Waits for a request that has not ended to show whether it has a body.
+    /// Waits until a request that has not ended shows whether it has a body.
     pub async fn has_body(&self) -> bool {
         poll_fn(|cx| {
             let mut inward = self.inward.borrow_mut();
@@ -449,10 +449,10 @@ impl Stream {
         .await
     }
 
-    /// Waits for more of the body, and takes what is there, [`PART_BYTES_MAX`] at most.
+    /// Waits for more of the body, and returns at most [`PART_BYTES_MAX`] of it.
     ///
     /// # Errors
-    /// It did not come in time.
+    /// Nothing came in time.
     pub async fn body(&self, watch: &Watch, limit: Duration) -> Result<Came, Elapsed> {
         watch
             .limit(
@@ -462,7 +462,7 @@ impl Stream {
             .await
     }
 
-    /// What is there of the body, so many bytes at most.
+    /// Polls for more of the body, at most `bytes_max`.
     pub fn poll_body(&self, cx: &Context<'_>, bytes_max: usize) -> Poll<Came> {
         let mut inward = self.inward.borrow_mut();
         if inward.is_gone {
@@ -481,13 +481,13 @@ impl Stream {
         Poll::Pending
     }
 
-    /// Is the window of the connection used up by other streams, so that the client may send nothing of this body?
+    /// Have other streams used up the connection's window, so that the client may not send this body?
     pub fn is_held_back(&self) -> bool {
         self.link.http().is_recv_window_used_up()
     }
 
-    /// So many bytes of the body were taken: the client may send as many more. `ledger`: windows may grow, as far as it
-    /// has memory for that.
+    /// `bytes` of the body were taken, so the client may send as many more. `ledger`: windows may grow as far as it lends memory, or
+    /// shrink while it is crowded.
     pub fn taken(&self, bytes: usize, ledger: Option<&Ledger>) {
         let mut inward = self.inward.borrow_mut();
         inward.untaken = inward.untaken.saturating_sub(bytes);
@@ -515,11 +515,11 @@ impl Stream {
     }
 }
 
-/// What came of a body.
+/// A received part of a body.
 pub enum Came {
-    /// Bytes; true: the last ones, and no trailers follow.
+    /// Bytes. True: they are the last ones, and no trailers follow.
     Data(Bytes, bool),
-    /// Its end.
+    /// The end, with trailers if there are any.
     End(Option<Fields>),
     /// The client has gone.
     Gone,

@@ -1,7 +1,7 @@
-//! From events to answers: what the connection does with bytes that came.
+//! Turns the events of received bytes into answers and tasks.
 //!
-//! A plain request for what is fresh in memory is answered here, without a task and without an allocation. All others get a task, which
-//! belongs to the connection.
+//! A plain request for a fresh object in memory is answered here, without a task and without an allocation. Every other request gets a
+//! task, which belongs to the connection.
 
 use std::{rc::Rc, time::Duration};
 
@@ -36,34 +36,34 @@ use record::{
     metrics,
 };
 
-/// What is done before other connections of the worker get their turn.
+/// Cost of the events handled before other connections of the worker are served.
 const TURN_COST: usize = 64 * HIT_COST;
-/// A hit in memory costs so much of it, and DATA of an upload one, however small its frame is.
+/// Cost of a hit in memory. A DATA frame of an upload costs 1, however small it is.
 const HIT_COST: usize = 16;
-/// A request with a task: its task runs before the next connection does.
+/// Cost of a request with a task: the task runs before the next connection does.
 const TASK_COST: usize = 4 * HIT_COST;
 
-/// How far input was taken.
+/// How much of the input was handled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Taken {
-    /// All that can be understood.
+    /// All complete frames.
     All,
-    /// It is somebody else's turn, or output must be written first.
+    /// Other connections must be served, or output must be written first.
     Enough,
     /// The connection ends.
     Fatal,
 }
 
-/// What is done about a request.
+/// How to handle a request.
 enum Do {
-    /// Its head is in the worker's output, this is its body.
+    /// Its head is in the worker's output; this is its body.
     Hit(Bytes),
     Task(Box<Work>),
     Refuse,
 }
 
 impl Server<'_> {
-    /// Takes what came at that moment. Returns the bytes that are done with.
+    /// Handles bytes received at `began`. Returns how many were used.
     pub fn take_input(&mut self, bytes: &[u8], began: Instant) -> (usize, Taken) {
         let link = Rc::clone(&self.link);
         let worker = self.worker;
@@ -126,7 +126,7 @@ impl Server<'_> {
         }
     }
 
-    /// Does what is to be done about a request. Returns what it costs.
+    /// Carries out the decision about a request. Returns its cost.
     fn carry_out(
         &mut self,
         what: Do,
@@ -169,7 +169,7 @@ impl Server<'_> {
         }
     }
 
-    /// Counts and logs a request whose head was refused, as over HTTP/1. Most of them are reset instead of answered; the log says 400.
+    /// Counts and logs a request with a malformed head, as over HTTP/1. Most of these are reset instead of answered; the log says 400.
     fn note_malformed(&mut self, fault: Fault, began: Instant) {
         let (worker, conn) = (self.worker, &mut self.conn);
         metrics::add(&worker.counters.requests_malformed, 1);
@@ -203,7 +203,7 @@ impl Server<'_> {
         });
     }
 
-    /// What is to be done about a request that was seen at that moment.
+    /// Decides how to handle a request that was seen at `began`.
     fn request(&mut self, view: &RequestView<'_>, began: Instant) -> Do {
         let (worker, conn) = (self.worker, &mut self.conn);
         if !conn.follow() {
@@ -262,8 +262,8 @@ impl Server<'_> {
         }))
     }
 
-    /// Answers a plain request from memory: the head is left in the worker's output, and this is the body. `Err`: what was found of it
-    /// besides, so that nobody looks again.
+    /// Answers a plain request from memory: leaves the head in the worker's output, and returns the body. `Err`: the result of the look-up,
+    /// which need not be repeated.
     fn hit(
         &mut self,
         view: &RequestView<'_>,
@@ -306,7 +306,7 @@ impl Server<'_> {
     }
 }
 
-/// What a request asks. Reads two of its fields only if an access log is written (`logged`).
+/// The log's description of a request. Reads Referer and User-Agent only if an access log is written (`logged`).
 fn asking_of<'a>(view: &RequestView<'a>, target: &'a str, logged: bool) -> Asking<'a> {
     let fields = view.fields;
     let field = |name: &[u8]| match logged {
@@ -341,7 +341,7 @@ mod tests {
         testing,
     };
 
-    /// A worker with a disk on which nothing is stored.
+    /// A worker with an empty disk.
     fn worker(shared: &Arc<Shared>) -> Rc<Worker> {
         let (edition, cache) = (shared.edition(), &shared.cache);
         let engine = Rc::new(Engine::new(EngineKind::Auto, Device::memory(1 << 20)).unwrap());
@@ -403,7 +403,7 @@ mod tests {
         let absent = ask(Seen::default()).incoming.absent.unwrap();
         let key = String::from_utf8_lossy(&absent.key);
         assert!(key.contains("http://a.example/a"), "{key}");
-        // Looked for by the long way alone.
+        // Only the long way looks this one up.
         assert!(ask(Seen::PRAGMA).incoming.absent.is_none());
     }
 }

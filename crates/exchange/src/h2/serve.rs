@@ -1,17 +1,17 @@
-//! The task of a connection: from its first byte to its last.
+//! The task of an HTTP/2 connection, from its first byte to its last.
 //!
-//! A *turn*: read once, take all events, fill a turn of frames, write it with one vectored write. Turns follow until neither side moves; then
-//! the task waits for the socket, for a stream that has something to write, or for a deadline.
+//! A *turn*: read once, handle all events, fill a turn of frames, write it with one vectored write. Turns follow until neither side
+//! can proceed; then the task waits for the socket, for a stream with something to write, or for a deadline.
 //!
-//! While the client takes nothing, it is still read, as far as what it sends asks for no more output: two sides that only write would wait
+//! While the client takes nothing, input is still read as long as it requires no further output: two sides that only write would wait
 //! for each other for ever.
 //!
-//! Ends: the client closes; nothing was open for `timeouts.client-idle`; a fault (GOAWAY says which); the listener goes, the process stops
-//! or hands over (GOAWAY, what is open is finished). A client that takes what it is sent too slowly is cut ([`crate::conn::pace`]).
-//! Tasks of streams end as an HTTP/1 request does whose client has gone: at their next write, so that each makes its record.
+//! Ends: the client closes; nothing was open for `timeouts.client-idle`; a fault (named in GOAWAY); the listener is removed, the process
+//! stops or hands over (GOAWAY, open requests are completed). A client that takes its answers too slowly is cut ([`crate::conn::pace`]).
+//! The streams' tasks then end at their next write, as an HTTP/1 request does without its client, so that each request is recorded.
 //!
-//! Limits: [`TURN_BYTES`] are out of the streams' hands and not written; a frame that is not complete counts in `limits.head-buffer`, and
-//! must be complete within `timeouts.client-head`.
+//! Limits: at most [`TURN_BYTES`] have left the streams and are unwritten; an incomplete frame counts in `limits.head-buffer`, and must
+//! be complete within `timeouts.client-head`.
 
 use std::{
     future::poll_fn,
@@ -42,46 +42,46 @@ use crate::{
 use base::{clock::Instant, socket};
 use record::{metrics, protocols::Spoken, seldom::Seldom};
 
-/// Bytes of bodies in one turn.
+/// Bytes of bodies in a turn.
 const TURN_BYTES: usize = 256 << 10;
-/// Bytes that the kernel may have and not have sent before it is given more: a turn.
+/// Unsent bytes in the kernel above which the socket takes no more: one turn.
 const UNSENT_BYTES_MAX: u32 = TURN_BYTES as u32;
-/// Pieces of one write.
+/// Pieces in a write.
 const SLICES_MAX: usize = 64;
-/// How often a connection that is not idle looks whether it is to end.
+/// How often a connection that is not idle checks whether it must end.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// A connection on which nothing was open for so long gives back its buffers.
+/// A connection without open streams frees its buffers after this time.
 const SHRINK_AFTER: Duration = Duration::from_secs(1);
 
-/// A connection and what belongs to it.
+/// A connection and its state.
 pub struct Server<'w> {
     pub(super) worker: &'w Rc<Worker>,
     pub(super) conn: Conn,
     pub(super) link: Rc<Link>,
     pub(super) tasks: JoinSet<()>,
-    /// Of the last request.
+    /// The client of the last request.
     pub(super) who: Who,
     /// Scratch space: the target of a request.
     pub(super) target: String,
     turn: Turn,
-    /// Since when what is kept of the input is a frame that is not complete.
+    /// Since when the kept input is an incomplete frame.
     partial_since: Option<Instant>,
-    /// Since when nothing is open.
+    /// Since when no stream is open.
     idle_since: Option<Instant>,
     is_shrunk: bool,
     is_drained: bool,
-    /// Nothing is read any more: the connection ends by our will.
+    /// Nothing is read any more, because the proxy ends the connection.
     is_deaf: bool,
-    /// Requests that came.
+    /// Requests received.
     pub(super) requests: u64,
     began: Instant,
 }
 
-/// What a turn came to.
+/// The result of a turn.
 enum Step {
-    /// Something moved: look at deadlines anew.
+    /// Something was read or written: compute the deadlines again.
     Moved,
-    /// The same, and there is more to do; others first.
+    /// Like `Moved`, and there is more to do; other connections first.
     Enough,
     End(End),
 }
@@ -89,7 +89,7 @@ enum Step {
 /// How a connection ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
-    /// All was said.
+    /// Both sides have finished.
     Said,
     /// The client has closed it, or it broke.
     Left,
@@ -97,7 +97,7 @@ enum End {
     Cut,
 }
 
-/// Counted while it lives.
+/// Counts an open connection until it is dropped.
 struct Open<'w>(&'w Worker);
 
 impl Drop for Open<'_> {
@@ -106,7 +106,7 @@ impl Drop for Open<'_> {
     }
 }
 
-/// Does a connection begin with the preface of HTTP/2? What was read stays in `input`. `None`: it has ended.
+/// Does a connection begin with the HTTP/2 preface? Bytes read stay in `input`. `None`: the connection has ended.
 //= rfc9113 §3.3   prior knowledge: the preface comes at once
 pub async fn has_preface(conn: &mut Conn) -> Option<bool> {
     let watch = Rc::clone(&conn.watch);
@@ -132,7 +132,7 @@ pub async fn has_preface(conn: &mut Conn) -> Option<bool> {
     }
 }
 
-/// Can a connection on which this came first speak HTTP/1? Its first line would name that protocol. A line that has not ended may still.
+/// May a connection that begins with these bytes speak HTTP/1? Its first line would name that protocol; an unfinished line may still.
 //= rfc9113 §3.4   an invalid preface is a connection error, PROTOCOL_ERROR; only HTTP/2's own clients can read that
 pub fn begins_as_http1(bytes: &[u8]) -> bool {
     let Some(end) = memchr::memchr(b'\n', bytes) else {
@@ -174,7 +174,7 @@ fn limits_of(conn: &Conn) -> Limits {
 impl<'w> Server<'w> {
     pub(super) fn new(worker: &'w Rc<Worker>, conn: Conn) -> Server<'w> {
         let link = Link::new(limits_of(&conn), Instant::now(), conn.stream.is_early());
-        // What is encrypted and what is queued is held by one.
+        // Encrypted bytes and queued bytes count for the same holder.
         link.is_known_as(conn.holder(&worker.shared.ledger));
         Server {
             worker,
@@ -227,7 +227,7 @@ impl<'w> Server<'w> {
         }
     }
 
-    /// How long to wait for something to move, and whether nothing is open.
+    /// How long to wait for progress, and whether nothing is open.
     fn patience(&mut self, now: Instant) -> (Duration, bool) {
         let plan = &self.conn.listener.edition.plan;
         let http = self.link.http();
@@ -264,7 +264,7 @@ impl<'w> Server<'w> {
         (limit, is_idle && !self.is_drained)
     }
 
-    /// Begins to end the connection, if that is due: no more requests, those under way are finished.
+    /// Begins to drain the connection if that is due: no new requests, open ones are completed.
     fn see_to_drain(&mut self, now: Instant) {
         if self.is_drained {
             return;
@@ -276,8 +276,8 @@ impl<'w> Server<'w> {
         }
     }
 
-    /// Has it had as many requests as one may have, or is it as old? A new connection may be balanced to another server, and begins
-    /// with nothing in memory.
+    /// Has the connection reached its maximum of requests or age? A new connection may be balanced to another server, and starts with
+    /// empty state.
     fn is_old(&self, now: Instant) -> bool {
         let plan = &self.conn.listener.edition.plan;
         let (requests_max, age_max) = (
@@ -292,7 +292,7 @@ impl<'w> Server<'w> {
             )
     }
 
-    /// Nothing has moved for as long as was to be waited.
+    /// Handles the deadlines that have passed.
     fn handle_timeouts(&mut self, is_idle: bool) {
         let now = Instant::now();
         let timeouts = &self.conn.listener.edition.plan.timeouts;
@@ -326,14 +326,14 @@ impl<'w> Server<'w> {
         self.report();
     }
 
-    /// Ends the connection for what the client sends: it is told, and its streams end.
+    /// Ends the connection because of what the client sends: tells the client, and ends its streams.
     fn cut_off(&mut self) {
         self.is_deaf = true;
         self.link.http().close(ErrorCode::ENHANCE_YOUR_CALM);
         self.link.leave();
     }
 
-    /// Streams that take nothing have less time while others wait for the memory that they hold.
+    /// Shortens the time-out of streams that take nothing while other connections wait for their memory.
     fn see_to_need(&mut self, at: Duration) {
         let client_write = self.conn.listener.edition.plan.timeouts.client_write;
         let holder = self.link.known_holder();
@@ -350,7 +350,7 @@ impl<'w> Server<'w> {
         self.tasks = JoinSet::new();
     }
 
-    /// Notes what the client did wrong.
+    /// Counts the client's faults.
     fn report(&mut self) {
         for (fault, count) in self.link.http().take_counts().iter() {
             let counter = &self.worker.counters.h2_faults.0[fault as usize];
@@ -358,7 +358,7 @@ impl<'w> Server<'w> {
         }
     }
 
-    /// The socket took nothing, or not all, for so long. Is the client too slow?
+    /// The socket has not taken everything for `waited`: is the client too slow?
     fn is_too_slow(&mut self, waited: Duration) -> bool {
         let plan = &self.conn.listener.edition.plan;
         let (stall_max, rate_min) = (plan.timeouts.client_write, plan.limits.client_rate_min);
@@ -374,7 +374,7 @@ impl<'w> Server<'w> {
         pace.is_cut
     }
 
-    /// One turn.
+    /// Runs a turn.
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
         self.link.register(cx);
         while let Poll::Ready(Some(_)) = self.tasks.poll_join_next(cx) {}
@@ -410,7 +410,7 @@ impl<'w> Server<'w> {
         }
     }
 
-    /// Says why the connection ends. Where answers are cut by that, an operator sees it, once a minute: an honest client may have met a limit.
+    /// Logs why the connection ends. If answers are cut by that, warns at most once a minute: an honest client may have met a limit.
     #[cold]
     fn tell_of(&self, fault: Fault) {
         static SAID: Seldom = Seldom::new();
@@ -424,7 +424,7 @@ impl<'w> Server<'w> {
         }
     }
 
-    /// Takes what is left of the input, or reads once.
+    /// Handles the kept input, or reads once.
     fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Taken>> {
         if self.is_deaf || self.link.http().must_write() {
             return Poll::Pending;
@@ -465,13 +465,13 @@ impl<'w> Server<'w> {
         input.advance(used);
         self.conn.input = input;
         if used > 0 {
-            // What is left began later: each piece that comes may end within a frame.
+            // The rest is a later frame, so its time starts again.
             self.partial_since = None;
         }
         self.keep(taken, came)
     }
 
-    /// Counts what is left of the input.
+    /// Counts the unused input.
     fn keep(&mut self, taken: Taken, came: Instant) -> Taken {
         let conn = &mut self.conn;
         // A field block of several frames waits in the connection.
@@ -500,7 +500,7 @@ impl<'w> Server<'w> {
         taken
     }
 
-    /// Writes the turn at hand, or the next one. True: something was written.
+    /// Writes the current turn, or the next one. True: something was written.
     fn poll_output(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         if self.turn.is_empty() {
             let now = self.link.at(Instant::now());
@@ -529,7 +529,7 @@ impl<'w> Server<'w> {
         Poll::Ready(Ok(has_written))
     }
 
-    /// Closes the connection; then waits for what its streams still do.
+    /// Closes the connection, then waits for its streams' tasks.
     async fn finish(mut self, end: End) {
         self.report();
         self.link.leave();

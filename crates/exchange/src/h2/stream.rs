@@ -1,5 +1,5 @@
-//! The task of a stream: a plain request whose object is on disk, or the long way of a request. One that the client has reset before the task
-//! ran is only recorded.
+//! The task of a stream: answers a plain request whose object is on disk, or sends the request the long way. A request that the client
+//! has reset before its task runs is only recorded.
 
 use std::{rc::Rc, time::Duration};
 
@@ -25,17 +25,17 @@ use crate::{
 use ledger::{Lot, pause};
 use record::metrics;
 
-/// How long a GET that has not ended is waited for, to see whether it has a body.
+/// How long to wait whether a GET that has not ended has a body.
 const END_WAIT: Duration = Duration::from_secs(1);
 
-/// What a stream's task is to do.
+/// The work of a stream's task.
 pub struct Work {
     pub who: Who,
     pub incoming: Incoming,
-    /// Nothing follows its head.
+    /// Nothing follows the head.
     pub has_ended: bool,
     pub purpose: Purpose,
-    /// Its object, if that is on disk and may answer it.
+    /// The object on disk that may answer the request.
     pub pinned: Option<Box<Pinned>>,
 }
 
@@ -44,16 +44,16 @@ pub async fn run(worker: Rc<Worker>, stream: Stream, mut work: Box<Work>, _count
     let owned = Owned(stream.clone());
     let is_taken_back = stream.is_reset();
     let pinned = work.pinned.take().filter(|_| !is_taken_back);
-    // What is queued is in memory until the client takes it, so few streams of a connection queue a large object at a time.
+    // Queued bytes stay in memory until the client takes them, so few streams of a connection queue a large object at a time.
     let is_large = |pinned: &Pinned| pinned.guard.read().len > QUEUED_BYTES_MAX;
     let (mut turn, mut room) = (None, None);
     match pinned {
         Some(pinned) if is_large(&pinned) => {
             let bytes = pinned.guard.read().len;
-            // Not pinned for as long as the client likes: it is looked up again.
+            // Do not keep the pin while waiting for the client: the object is looked up again.
             drop(pinned);
             turn = owned.0.turn_of_large().await;
-            // Else the client has gone.
+            // Without a turn, the client has gone.
             if turn.is_some() {
                 let (ledger, watch) = (&worker.shared.ledger, worker.deadlines.watch());
                 let (holder, paused) = (stream.holder(ledger), &worker.counters.transfers_paused);
@@ -77,12 +77,12 @@ pub async fn run(worker: Rc<Worker>, stream: Stream, mut work: Box<Work>, _count
         None => {}
     }
     long_way(&worker, stream, work, is_taken_back, room).await;
-    // Behind the exchange, whose last word it would cut off.
+    // Drop it after the exchange: an earlier drop would reset the stream before its last frame.
     drop(turn);
     drop(owned);
 }
 
-/// Answers the request by an exchange. `room`: what counts for the record that is read.
+/// Answers the request by an exchange. `room`: the ledger's count for the record that is read.
 async fn long_way(
     worker: &Rc<Worker>,
     stream: Stream,
@@ -96,12 +96,12 @@ async fn long_way(
         purpose,
         ..
     } = *work;
-    // The one place where a request that is no hit begins to have effects.
+    // Only here does a request that is not a hit begin to have effects, so the TLS handshake must be complete.
     if stream.is_early() {
         if !stream.await_handshake().await {
             return;
         }
-        // It may have been stored meanwhile.
+        // The object may have been stored meanwhile.
         incoming.absent = None;
     }
     if !is_taken_back && may_lack_body(&incoming.head, &purpose) {
@@ -143,7 +143,7 @@ async fn long_way(
     Box::pin(handle::handle(&mut ex, incoming)).await;
 }
 
-/// Some clients end a GET by an empty DATA frame of its own. It would pass by the cache, as one with a body does.
+/// Might the body be empty? Some clients end a GET by an empty DATA frame; such a request would otherwise bypass the cache as one with a body.
 fn may_lack_body(head: &RequestHead, purpose: &Purpose) -> bool {
     matches!(purpose, Purpose::Ask)
         && head.framing == Framing::Chunked

@@ -1,6 +1,6 @@
 //! A stream as two flows of bytes, after CONNECT or the switch to WebSocket (RFC 9113 §8.5).
 //!
-//! END_STREAM is the end of a flow, as FIN is in TCP. A reset is a connection that breaks.
+//! END_STREAM ends a flow, as FIN does in TCP. A reset counts as a broken connection.
 
 use std::{
     io::{self, ErrorKind},

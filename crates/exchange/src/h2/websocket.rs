@@ -1,25 +1,25 @@
-//! The handshake of WebSocket with an HTTP/1.1 origin, on behalf of a client that speaks HTTP/2 (RFC 8441, RFC 6455 §4).
+//! The WebSocket handshake with an HTTP/1.1 origin, on behalf of an HTTP/2 client (RFC 8441, RFC 6455 §4).
 //!
-//! HTTP/2 has no key and no accept; we send a key of our own and check what comes back, so that a cache on the way that answers by
-//! mistake is not taken for the origin.
+//! HTTP/2 has no key and no accept value; the proxy sends a key of its own and checks the answer, so that a mistaken cache on the way is
+//! not taken for the origin.
 
 use fields::Fields;
 use ring::digest;
 
-/// What RFC 6455 §1.3 puts behind the key.
+/// The suffix of the key in RFC 6455 §1.3.
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Sec-WebSocket-Key.
+/// A value of Sec-WebSocket-Key.
 #[derive(Clone, Debug)]
 pub struct Key(String);
 
 impl Key {
-    /// Of these random bytes.
+    /// Makes a key from random bytes.
     pub fn new(random: [u8; 16]) -> Key {
         Key(base64(&random))
     }
 
-    /// Adds what HTTP/1.1 wants to a request.
+    /// Adds the fields of an HTTP/1.1 handshake to a request.
     pub fn ask(&self, fields: &mut Fields) {
         fields.remove(b"sec-websocket-key");
         fields.push(b"Upgrade", b"websocket");
