@@ -1,6 +1,6 @@
-//! Asking the origin of a route that does more than pass requests on: redirects are followed, tokens fetched.
+//! Asks the origin of a mirrored route: follows redirects, and fetches tokens.
 //!
-//! Redirects and tokens lead only to hosts on the operator's lists. What the answers on the way forbid becomes part of the last one.
+//! Redirects and tokens lead only to hosts on the operator's lists. Restrictions of the answers on the way are added to the last one.
 
 use std::{borrow::Cow, pin::pin, rc::Rc, time::Duration};
 
@@ -34,16 +34,16 @@ use origin::{
 use plan::{HostPort, Mirroring};
 use record::metrics;
 
-/// The longest body of a redirect that is read so that the connection can be used again, bytes.
+/// The longest body of a redirect that is read, bytes; reading it frees the connection for reuse.
 const REDIRECT_BODY_MAX: u64 = 4 << 10;
-/// And how long that may take.
+/// The longest time for that read.
 const REDIRECT_BODY_WAIT: Duration = Duration::from_secs(1);
 
-/// Asks, follows redirects, fetches a token if one is wanted, and returns the final head as it goes on; the body will be changed and checked
-/// on its way.
+/// Asks, follows redirects, fetches a token if one is needed, and returns the final head as changed by the route. Its body is changed and
+/// checked while it is read.
 ///
 /// # Errors
-/// As those of an origin; also if there are too many redirects.
+/// As for any origin; also if there are too many redirects.
 pub async fn ask(
     context: &AskContext,
     watch: &Watch,
@@ -72,7 +72,7 @@ pub async fn ask(
         bind_to_hops(context, to, request, &asking.hops, &upstream, &mut head);
     }
     if asking.has_crossed {
-        // A cookie of another host is none of the client's.
+        // Another host's cookie is not meant for the client.
         head.fields.remove(b"set-cookie");
         head.fields.remove(b"set-cookie2");
     }
@@ -83,7 +83,7 @@ pub async fn ask(
     Ok((upstream, head))
 }
 
-/// A request on its way from host to host.
+/// A request that follows redirects.
 struct Asking<'a> {
     context: &'a AskContext,
     watch: &'a Watch,
@@ -91,17 +91,17 @@ struct Asking<'a> {
     mirror: &'a Mirror,
     method: &'a str,
     request: Cow<'a, [u8]>,
-    /// Where a redirect has led; `None`: to the origin.
+    /// The target of the last redirect; `None`: the request goes to the origin.
     at: Option<Next>,
-    /// What the tags from there get; `None` also if a digest proves each body.
+    /// The mark for entity tags of that target; `None` also if a digest verifies each body.
     mark: Option<Mark>,
-    /// It has been to another origin.
+    /// A redirect has led to another origin.
     has_crossed: bool,
-    /// The redirects that were followed, and when they came; at most [`Mirroring::REDIRECTS_MAX`].
+    /// The redirects followed, and when they arrived; at most [`Mirroring::REDIRECTS_MAX`].
     hops: Vec<(ResponseHead, UnixMillis)>,
 }
 
-/// Adds to the last answer what the redirects on the way forbid, as answers to the client's `request`.
+/// Adds the restrictions of the followed redirects, as answers to the client's `request`, to the last answer.
 fn bind_to_hops(
     context: &AskContext,
     to: To<'_>,
@@ -226,13 +226,13 @@ impl Asking<'_> {
         upstream::ask_final(&context.origin, watch, &whom, self.method, &request).await
     }
 
-    /// Another server, with the rules that hold for it.
+    /// Another server, with its access rules.
     fn whom<'w>(&'w self, destination: &'w Destination, trip: &'w Trip) -> Whom<'w> {
         let listener = self.to.listener;
         let is_origin = is_same(destination, &self.to.asked.destination);
         Whom {
             destination,
-            // Only the origin is told of the client.
+            // Only the origin is told about the client.
             header: self.to.asked.header.as_deref().filter(|_| is_origin),
             rules: match is_origin {
                 true => &listener.destinations,
@@ -242,12 +242,12 @@ impl Asking<'_> {
             trip,
             verdict: None,
             waits: listener.edition.origin_waits(),
-            // For the origin alone: another host would learn what it may read there.
+            // Only for the origin: another host could use the signature there.
             signer: None,
         }
     }
 
-    /// Where an answer leads, if it is followed.
+    /// The target of a redirect, if it is followed.
     fn leads(&self, head: &ResponseHead) -> Option<Next> {
         if self.mirror.plan.follow.is_empty() || !redirect::is_redirect(head.status) {
             return None;
@@ -262,7 +262,7 @@ impl Asking<'_> {
             .then_some(next)
     }
 
-    /// May the proxy go on from `at` to there? To what is listed, and to the origin; not from https to http.
+    /// May the proxy go from `at` to this server? Only to listed hosts and the origin, and not from https to http.
     fn may_go(&self, at: &Destination, to: &Destination, listed: &[HostPort]) -> bool {
         let is_listed = |one: &HostPort| one.fits(to.tls, &to.host, to.port);
         let is_known = is_same(to, &self.to.asked.destination) || listed.iter().any(is_listed);
@@ -270,7 +270,7 @@ impl Asking<'_> {
         is_known && (to.tls || !at.tls)
     }
 
-    /// Gets the token that a 401 asks for, and puts it into the request. If there is none, the client gets the 401.
+    /// Fetches the token that a 401 asks for, and adds it to the request. Without a token, the client gets the 401.
     async fn fetch_token(&mut self, fields: &Fields, scope: &str) -> bool {
         self.mirror.tokens.borrow_mut().forget(scope);
         let Some(next) = Challenge::of(fields).and_then(|challenge| challenge.leads()) else {
@@ -328,12 +328,12 @@ impl Asking<'_> {
     }
 }
 
-/// The same scheme, host and port?
+/// Are scheme, host and port the same?
 fn is_same(one: &Destination, other: &Destination) -> bool {
     (one.tls, one.port) == (other.tls, other.port) && one.host.eq_ignore_ascii_case(&other.host)
 }
 
-/// Has a request, written here, this field? `line`: in lower case, with the line break before it.
+/// Does a request written by this proxy have the field? `line`: the name in lower case, behind a line break.
 fn has_field(request: &[u8], line: &[u8]) -> bool {
     request
         .to_ascii_lowercase()

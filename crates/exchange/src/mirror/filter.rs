@@ -1,4 +1,4 @@
-//! What happens to a body between the origin and everybody else: it is checked as it comes, then changed.
+//! Filters a body between the origin and all readers: verifies it while it arrives, then changes it.
 
 use std::rc::Rc;
 
@@ -13,9 +13,9 @@ use super::{
     verify::{Digest, Verifying, Wrong},
 };
 
-/// For one body.
+/// The filter of one body.
 pub struct Filter {
-    /// How the body comes; what is told of it further on may be another length.
+    /// The framing of the origin's body; readers may be told another length.
     framing: Framing,
     mirror: Rc<Mirror>,
     verifying: Option<Verifying>,

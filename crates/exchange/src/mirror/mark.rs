@@ -1,17 +1,18 @@
-//! Which end of a redirect an entity tag is of.
+//! Marks entity tags with the file that a redirect has led to.
 //!
-//! A tag tells the versions of one file apart, a date even less. If a redirect leads to another file than before, the same tag may mean
-//! other bytes: many servers make it of time and size. So the tag of an end gets a mark of where the end lies. The end itself is asked with its
-//! own tags, without the mark; of another end's it hears nothing, so it can confirm and complete only what came from there.
-//!
+//! A tag tells the versions of one file apart; a date does so less well. If a redirect leads to another file than before, the same tag may
+//! mean other bytes: many servers derive tags from time and size. So the tag of a redirect's final file (its *end*) is extended by a mark
+//! of the end's place. A request to the end contains only the end's own tags, without the mark, so an end can confirm and complete only
+//! responses that came from itself.
 //! | the end says | the answer further on |
+//! | the end sends | the answer has |
 //! |---|---|
 //! | `"x"`, `W/"x"` | `"x~MARK"`, `W/"x~MARK"` |
-//! | Last-Modified alone, or no tag that can be read | `W/"~MARK"`: a date alone would complete any file |
+//! | only Last-Modified, or a tag that cannot be parsed | `W/"~MARK"`: a date alone would complete any file |
 //! | neither | neither |
 //!
-//! The mark is of scheme, host and path. It is of the path alone if that has a digest, because such files lie on several hosts. It is never of the query: a
-//! signed one is another each time.
+//! The mark is a hash of scheme, host and path, or of the path alone if it has a digest, because such files lie on several hosts. The query
+//! is left out, since a signed one is different each time.
 //!
 //! Not known here: which redirects are followed, what is stored.   Source: RFC 9110 §8.8, §13.1.
 
@@ -22,16 +23,16 @@ use ring::digest::{SHA256, digest};
 
 use super::redirect::{self, Next};
 
-/// As many digits in a row are a digest, in hexadecimal.
+/// So many hexadecimal digits in a row count as a digest.
 const DIGEST_DIGITS: usize = 32;
 /// Bytes of the hash in a mark.
 const HASH_BYTES: usize = 8;
 
-/// Of one end: `~` and sixteen digits.
+/// The mark of one end: `~` and sixteen digits.
 pub struct Mark(String);
 
 impl Mark {
-    /// Of what lies there.
+    /// The mark of this end.
     pub fn of(end: &Next) -> Mark {
         let path = end.target.split('?').next().unwrap_or_default();
         let mut runs = path.split(|c: char| !c.is_ascii_hexdigit());
@@ -49,12 +50,12 @@ impl Mark {
         )
     }
 
-    /// Marks the validators of an answer from there.
+    /// Marks the validators of an answer from the end.
     pub fn put(&self, status: u16, fields: &mut Fields) {
         let tag = fields.first(b"etag").filter(|_| fields.count(b"etag") == 1);
         let marked = match tag.and_then(only_tag) {
             Some(tag) => [&tag[..tag.len() - 1], self.0.as_bytes(), b"\""].concat(),
-            // It speaks of what the end was asked with.
+            // The 304 refers to the tag in the request.
             None if status == 304 => return,
             None if !fields.contains(b"last-modified") && !fields.contains(b"etag") => return,
             None => ["W/\"", &self.0, "\""].concat().into_bytes(),
@@ -62,13 +63,13 @@ impl Mark {
         fields.set(b"ETag", &marked);
     }
 
-    /// The request with the conditions that are for this end.
+    /// The request with only the conditions for this end.
     pub fn conditions(&self, request: &[u8]) -> Vec<u8> {
         let mut out = request.to_vec();
         let mut is_dated = false;
         if let Some(asked) = Asked::of(request, b"if-none-match") {
             let ours = asked.of_end(self);
-            // If-Modified-Since has the date of the only tag.
+            // If-Modified-Since belongs to the tag if there is only one.
             is_dated = !ours.is_empty() && asked.tags().count() == 1;
             let ours: Vec<_> = ours.into_iter().filter(|tag| !is_made_up(tag)).collect();
             out = match (asked.is_any(), ours.is_empty()) {
@@ -87,7 +88,7 @@ impl Mark {
         {
             let mut ours = asked.of_end(self);
             if ours.is_empty() {
-                // No file has it.
+                // A tag that no file has.
                 ours.push(["\"", &self.0, "\""].concat().into_bytes());
             }
             out = redirect::with_field(&out, b"If-Match", &ours.join(&b", "[..]));
@@ -102,14 +103,14 @@ impl Mark {
         out
     }
 
-    /// A tag as the end knows it, if it is of this end.
+    /// The tag without the mark, if it has this mark.
     fn off(&self, tag: &[u8]) -> Option<Vec<u8>> {
         let inside = tag.strip_suffix(b"\"")?.strip_suffix(self.0.as_bytes())?;
         Some([inside, b"\""].concat())
     }
 }
 
-/// The request as the first server may have it. A date alone confirms nothing that has come from elsewhere, and some servers know no tags.
+/// The request for the first server. A date alone cannot confirm a response from another end, and some servers do not support tags.
 pub fn first_conditions(request: &[u8]) -> Cow<'_, [u8]> {
     let is_marked =
         Asked::of(request, b"if-none-match").is_some_and(|asked| asked.tags().any(has_mark));
@@ -119,14 +120,14 @@ pub fn first_conditions(request: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Does it look like a tag that was marked?
+/// Does the tag look like a marked one?
 fn has_mark(tag: &[u8]) -> bool {
     let inside = tag.strip_suffix(b"\"").unwrap_or_default();
     let at = inside.len().checked_sub(1 + 2 * HASH_BYTES);
     at.is_some_and(|at| inside[at] == b'~' && inside[at + 1..].iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Is there nothing in it, without its mark?
+/// Is the tag empty without its mark?
 fn is_made_up(tag: &[u8]) -> bool {
     tag.ends_with(b"\"\"")
 }
@@ -135,7 +136,7 @@ fn is_made_up(tag: &[u8]) -> bool {
 struct Asked(Vec<u8>);
 
 impl Asked {
-    /// `None`: the request does not have it.
+    /// `None`: the request does not have the field.
     fn of(request: &[u8], name: &[u8]) -> Option<Asked> {
         let values = redirect::values(request, name);
         (!values.is_empty()).then(|| Asked(values.join(&b", "[..])))
@@ -145,7 +146,7 @@ impl Asked {
         self.0.trim_ascii() == b"*"
     }
 
-    /// Up to the first that cannot be read.
+    /// The tags up to the first malformed one.
     fn tags(&self) -> impl Iterator<Item = &[u8]> {
         let mut left = &self.0[..];
         std::iter::from_fn(move || {
@@ -161,7 +162,7 @@ impl Asked {
     }
 }
 
-/// How long the entity tag is with which `text` begins.
+/// Length of the entity tag at the beginning of `text`.
 fn tag_len(text: &[u8]) -> Option<usize> {
     let opaque = text.strip_prefix(b"W/").unwrap_or(text);
     let inside = opaque.strip_prefix(b"\"")?;
@@ -171,7 +172,7 @@ fn tag_len(text: &[u8]) -> Option<usize> {
     (inside[len] == b'"').then_some(text.len() - inside.len() + len + 1)
 }
 
-/// The text, if it is one entity tag.
+/// Returns the text if it is exactly one entity tag.
 fn only_tag(text: &[u8]) -> Option<&[u8]> {
     (tag_len(text)? == text.len()).then_some(text)
 }
@@ -252,7 +253,7 @@ mod tests {
         }
     }
 
-    /// What an end with the mark `~m` is asked of a request with these fields.
+    /// The conditions that an end with the mark `~m` gets from a request with these fields.
     fn asked(lines: &str) -> String {
         let text = |lines: &str| lines.replace(" & ", "\r\n");
         let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n\r\n", text(lines));

@@ -1,33 +1,33 @@
-//! What a route does for its origin beyond passing requests on, so that a mirror keeps all of it.
+//! Mirrored routes: work on the origin's answers that lets a mirror store all of them.
 //!
 //! | | |
 //! |---|---|
-//! | redirects | followed to the hosts that the operator names; the answer is stored under the client's URL (`redirect`), its ETag with a mark of where it lies (`mark`) |
-//! | texts | one text in bodies replaced by another: where an index names its file server (`replace`) |
+//! | redirects | followed to configured hosts; the answer is stored under the client's URL (`redirect`), its ETag gets a mark of its place (`mark`) |
+//! | texts | one text in bodies is replaced by another, e.g. the file server's name in an index (`replace`) |
 //! | digests | a body is checked against the digest in its path (`verify`) |
-//! | tokens | the 401 of a registry is answered with a token that everybody gets (`token`) |
+//! | tokens | a registry's 401 is answered with a token that every client gets (`token`) |
 //!
-//! All of it happens between the origin and everything else: what is told to clients, and what is stored, is the answer as changed here. So
-//! a change is made once for each fetch. The key has a tag that names the changes (`request::key`), so a changed setting is a miss.
+//! All of this happens between the origin and the rest of the proxy: clients get, and the store keeps, the changed answer. So a change
+//! is made once a fetch. The key has a tag that names the changes (`rules::key`), so a changed setting makes stored answers misses.
 //!
-//! Bodies are replaced only as they are, not compressed: the origin is asked for `identity`, and for whole bodies. A body that comes
-//! compressed all the same is passed on, but not stored.
+//! Text is replaced only in uncompressed bodies: the origin is asked for `identity` and for whole bodies. A body that arrives compressed
+//! nevertheless is passed on, but not stored.
 //!
-//! The ETag of a replaced body is weak: the body is another one than the origin's, but means the same. Origins compare weakly in
-//! If-None-Match (RFC 9110 §13.1.2), so revalidating works, and nobody puts parts of both together.
+//! The ETag of a body with replaced text becomes weak: the body differs from the origin's, but means the same. Origins compare weakly in
+//! If-None-Match (RFC 9110 §13.1.2), so revalidation works, and no cache combines parts of both bodies.
 //!
-//! Redirects and tokens lead only to hosts on the operator's lists, and never to this machine or a link-local address unless the list has
-//! the address itself. From https nothing leads to http.
+//! Redirects and tokens lead only to hosts on the operator's lists, and never to this machine or a link-local address unless the list
+//! contains that address itself. A redirect from https to http is not followed.
 //!
-//! What the answers on the way forbid becomes part of the last one's fields (`httpcache::bind`), so that whoever stores, shares or validates it obeys
-//! that as well.
+//! Restrictions of the answers on the way are added to the last answer's fields (`httpcache::bind`), so that storing, sharing and
+//! validating obey them.
 //!
-//! | file | story |
+//! | file | contents |
 //! |---|---|
-//! | `settings` | what a route says, ready for use: all that the rest of the proxy knows |
-//! | `asking` | the request, redirects and tokens on its way |
-//! | `treating` | the last head as it goes on |
-//! | `filter` | the body as it goes on |
+//! | `settings` | a route's settings, ready for use: the only part that the rest of the proxy uses |
+//! | `asking` | the request, with redirects and tokens |
+//! | `treating` | changes to the last head |
+//! | `filter` | changes to the body |
 //!
 //! Not known here: caching, clients. Limits: those of [`plan::Mirroring`]; tokens as in `token`.
 

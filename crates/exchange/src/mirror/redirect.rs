@@ -1,4 +1,4 @@
-//! Where a redirect leads, and the request as it goes there.
+//! The target of a redirect, and the request that is sent there.
 //!
 //! Not known here: which redirects are followed.
 
@@ -8,7 +8,7 @@ use message::{Named, Scheme};
 use http1::head_lines;
 use origin::Destination;
 
-/// Where a request goes next.
+/// The target of a redirect.
 pub struct Next {
     /// The server.
     pub destination: Destination,
@@ -16,18 +16,18 @@ pub struct Next {
     pub target: String,
 }
 
-/// Is it an answer that sends its client elsewhere?
+/// Is the status that of a redirect?
 pub fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }
 
-/// What Location means in an answer from `at`, asked for `target`. `None`: no http or https URL.
+/// Resolves Location in an answer from `at` to a request for `target`. `None`: not an http or https URL.
 pub fn next(at: &Destination, target: &str, location: &[u8]) -> Option<Next> {
     let location = std::str::from_utf8(location).ok()?.trim();
     let location = location.split('#').next()?;
     let base = format!("{at}{target}");
     let resolved;
-    // An absolute URL is asked for as it came: its query may be signed.
+    // Keep an absolute URL unchanged: its query may be signed.
     let named = match Named::parse(location) {
         Some(named) => named,
         None => {
@@ -50,7 +50,7 @@ pub fn next(at: &Destination, target: &str, location: &[u8]) -> Option<Next> {
     })
 }
 
-/// Fields that only the origin itself gets: who asks is no concern of other hosts.
+/// Is the field for the origin only? Other hosts must not learn about the client.
 fn is_for_origin(name: &[u8]) -> bool {
     const NAMES: [&[u8]; 7] = [
         b"authorization",
@@ -65,14 +65,14 @@ fn is_for_origin(name: &[u8]) -> bool {
     is_forwarded || NAMES.iter().any(|own| name.eq_ignore_ascii_case(own))
 }
 
-/// A request in the form for an origin (`request`), with another first line (`line`: method and target) and Host. `crosses`: to another origin than the first.
+/// Rewrites a request for an origin with a new first line (`line`: method and target) and Host. `crosses`: to another origin than the first.
 pub fn redirected(request: &[u8], line: (&str, &str), host: &str, crosses: bool) -> Vec<u8> {
     let leaves = crosses && !makes(Mistake::CarryCredentials);
     let leave_out = |name: &[u8]| leaves && is_for_origin(name);
     rewritten(request, Some(line), Some(host.as_bytes()), &leave_out)
 }
 
-/// A request with this field, in place of what it had of it.
+/// Sets this field in a request.
 pub fn with_field(request: &[u8], name: &[u8], value: &[u8]) -> Vec<u8> {
     let mut out = rewritten(request, None, None, &|own| own.eq_ignore_ascii_case(name));
     out.truncate(out.len() - b"\r\n".len());
@@ -81,13 +81,13 @@ pub fn with_field(request: &[u8], name: &[u8], value: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A request without these fields.
+/// Removes these fields from a request.
 pub fn without(request: &[u8], names: &[&[u8]]) -> Vec<u8> {
     let is_one = |own: &[u8]| names.iter().any(|name| own.eq_ignore_ascii_case(name));
     rewritten(request, None, None, &is_one)
 }
 
-/// What a request has of this field.
+/// The values of this field in a request.
 pub fn values<'r>(request: &'r [u8], name: &[u8]) -> Vec<&'r [u8]> {
     let lines = request.split(|&byte| byte == b'\n').skip(1);
     let value = |line: &'r [u8]| {
@@ -97,7 +97,7 @@ pub fn values<'r>(request: &'r [u8], name: &[u8]) -> Vec<&'r [u8]> {
     lines.filter_map(value).collect()
 }
 
-/// `request` was written by [`crate::request::onward`]: whole lines, no field over two of them.
+/// Rewrites a request. `request` was written by [`crate::request::onward`]: complete lines, no folded fields.
 fn rewritten(
     request: &[u8],
     line: Option<(&str, &str)>,

@@ -1,16 +1,16 @@
-//! One text replaced by another in a stream of pieces.
+//! Replaces one text by another in a body that arrives in pieces.
 //!
-//! What could be the beginning of the text at the end of a piece is kept until the next one comes: less than the text's own length.
-//! The first place counts, and places do not overlap, so how a body is cut makes no difference.
+//! The end of a piece is held back if it may be the beginning of the text: fewer bytes than the text has. Matches are found from the left
+//! and do not overlap, so the result does not depend on how the body is cut.
 //!
-//! Not known here: HTTP. Memory: one piece, as long as it is with every place replaced.
+//! Not known here: HTTP. Memory: one piece, at its length after all replacements.
 
 use bytes::{Bytes, BytesMut};
 use memchr::memmem::Finder;
 
 use plan::Replace;
 
-/// The text, ready to be looked for.
+/// The text to find, and its replacement.
 #[derive(Debug)]
 pub struct Needle {
     finder: Finder<'static>,
@@ -18,7 +18,7 @@ pub struct Needle {
 }
 
 impl Needle {
-    /// Of a plan.
+    /// The texts of a plan.
     pub fn new(replace: &Replace) -> Needle {
         Needle {
             finder: Finder::new(replace.from.as_bytes()).into_owned(),
@@ -26,7 +26,7 @@ impl Needle {
         }
     }
 
-    /// All places of a text, at once.
+    /// Replaces all matches in a complete text.
     pub fn replaced(&self, text: &[u8]) -> Bytes {
         let mut replacing = Replacing::default();
         let mut out = BytesMut::from(&replacing.take(self, Bytes::copy_from_slice(text))[..]);
@@ -35,15 +35,15 @@ impl Needle {
     }
 }
 
-/// A body on its way.
+/// The state of one body.
 #[derive(Default, Debug)]
 pub struct Replacing {
-    /// The end of what has come, if it could be the beginning of the text.
+    /// The end of the received bytes, if it may be the beginning of the text.
     kept: BytesMut,
 }
 
 impl Replacing {
-    /// The next piece in, what is certain so far out: perhaps nothing.
+    /// Takes the next piece. Returns the bytes that are certain, possibly none.
     pub fn take(&mut self, needle: &Needle, piece: Bytes) -> Bytes {
         let finder = &needle.finder;
         let from = finder.needle();
@@ -74,13 +74,13 @@ impl Replacing {
         out.freeze()
     }
 
-    /// The body is over: what was kept was no beginning.
+    /// Ends the body. Returns the bytes held back.
     pub fn rest(&mut self) -> Bytes {
         std::mem::take(&mut self.kept).freeze()
     }
 }
 
-/// How many bytes at the end are the beginning of `from`, and not all of it.
+/// How many bytes at the end are a beginning of `from`, but not all of it.
 fn beginning_at_end(text: &[u8], from: &[u8]) -> usize {
     let most = text.len().min(from.len().saturating_sub(1));
     let is_beginning = |len: &usize| text.ends_with(&from[..*len]);
@@ -101,7 +101,7 @@ mod tests {
         })
     }
 
-    /// Through the stream in these pieces.
+    /// The body in these pieces after replacement.
     fn through(needle: &Needle, pieces: &[&[u8]]) -> Vec<u8> {
         let mut replacing = Replacing::default();
         let mut out = Vec::new();
@@ -136,7 +136,7 @@ mod tests {
     fn a_beginning_within_a_beginning() {
         let needle = needle("aab", "-");
         assert_eq!(through(&needle, &[b"aa", b"a", b"b", b"a"]), b"a-a");
-        // Leftmost, and not overlapping.
+        // From the left, and not overlapping.
         let pair = self::needle("aa", "b");
         assert_eq!(through(&pair, &[b"a", b"aa"]), b"ba");
     }

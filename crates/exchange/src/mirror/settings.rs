@@ -1,6 +1,6 @@
-//! What a route does for its origin, as its settings say: what listeners, targets and requests know of mirrors.
+//! A mirrored route's settings: the only part of mirrors that listeners, targets and requests use.
 //!
-//! Not known here: how it is done.
+//! Not known here: how the settings are carried out.
 
 use std::{
     cell::RefCell,
@@ -17,15 +17,15 @@ use plan::Mirroring;
 /// A route's settings, ready for use by one worker.
 pub struct Mirror {
     pub(super) plan: Mirroring,
-    /// What is replaced.
+    /// The text to replace.
     pub needle: Option<Needle>,
-    /// Where redirects and tokens may lead.
+    /// The addresses that redirects and tokens may lead to.
     pub(super) elsewhere: Destinations,
     pub(super) tokens: RefCell<Tokens>,
 }
 
 impl Mirror {
-    /// `own`: addresses of this process, to which nothing leads. `None`: answers of this route need no look.
+    /// `own`: addresses of this process, which redirects must not lead to. `None`: the route changes nothing.
     pub fn new(plan: &Mirroring, own: &[SocketAddr]) -> Option<Rc<Mirror>> {
         if !plan.is_active() {
             return None;
@@ -46,7 +46,7 @@ impl Mirror {
         }))
     }
 
-    /// Are bodies of this target wanted whole and as they are?
+    /// Must the body of this target be requested whole and uncompressed?
     pub fn wants_identity(&self, method: &str, target: &str) -> bool {
         takes(method)
             && (self.plan.replace.is_some()
@@ -54,12 +54,12 @@ impl Mirror {
     }
 }
 
-/// Are the answers to this method looked at?
+/// Are answers to this method changed?
 pub fn takes(method: &str) -> bool {
     matches!(method, "GET" | "HEAD")
 }
 
-/// Fields of a request that would bring another body than the whole one as it is.
+/// Would this request field ask for a part or a compressed form of the body?
 pub fn asks_for_less(name: &[u8]) -> bool {
     [&b"accept-encoding"[..], b"range", b"if-range"]
         .iter()

@@ -1,7 +1,7 @@
-//! Bearer tokens of registries: the challenge of a 401, where a token is asked for, and the tokens that are still good.
+//! Bearer tokens of registries: the challenge of a 401, the request for a token, and the valid tokens.
 //!
-//! A registry answers 401 and says where a token is to be had (`WWW-Authenticate: Bearer realm=…,service=…,scope=…`). Clients of the proxy
-//! are spared that: the proxy fetches a token without credentials, so it is one that everybody gets.
+//! A registry answers 401 and names a token server (`WWW-Authenticate: Bearer realm=…,service=…,scope=…`). The proxy fetches a token in
+//! place of its clients, without credentials, so the token is one that every client gets.
 //!
 //! Not known here: sockets.
 
@@ -16,18 +16,18 @@ use origin::Destination;
 
 /// The most tokens that a worker keeps for a route.
 const TOKENS_MAX: usize = 1024;
-/// The longest answer of a server of tokens, bytes.
+/// The longest answer of a token server, bytes.
 pub const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// The longest token, bytes.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
-/// How long a token is good if its server does not say (the Docker registry's rule).
+/// How long a token is valid if its server does not say (the Docker registry's rule).
 const GOOD_FOR: Duration = Duration::from_secs(60);
-/// The longest that a token is used.
+/// The longest time that a token is used.
 const GOOD_FOR_MAX: Duration = Duration::from_secs(3600);
-/// A token is not used in the last seconds before its end.
+/// A token is not used in the last seconds of its validity.
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// What a 401 asks for.
+/// The challenge of a 401.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Challenge {
     realm: String,
@@ -36,7 +36,7 @@ pub struct Challenge {
 }
 
 impl Challenge {
-    /// Of an answer's fields: its first challenge for a bearer token.
+    /// The first bearer challenge in an answer's fields.
     pub fn of(fields: &Fields) -> Option<Challenge> {
         fields.all(b"www-authenticate").find_map(|value| {
             let value = std::str::from_utf8(value).ok()?;
@@ -74,7 +74,7 @@ impl Challenge {
         (!challenge.realm.is_empty()).then_some(challenge)
     }
 
-    /// Where the token is asked for.
+    /// The token server, and the target of the request to it.
     pub fn leads(&self) -> Option<Next> {
         let named = Named::parse(&self.realm)?;
         let mut target = match named.path {
@@ -104,7 +104,7 @@ impl Challenge {
     }
 }
 
-/// A quoted string behind its first quote, and what follows it.
+/// Parses a quoted string behind its first quote. Returns the rest behind it as well.
 fn unquoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.char_indices();
@@ -129,7 +129,7 @@ fn escape(value: &str, out: &mut String) {
     }
 }
 
-/// What a token opens: the repository of a target (`/v2/library/alpine/…`), or the target itself.
+/// The scope of a token: the repository of a target (`/v2/library/alpine/…`), or the target itself.
 pub fn scope_of(target: &str) -> &str {
     let path = target.split('?').next().unwrap_or_default();
     let ends = ["/manifests/", "/blobs/", "/tags/", "/referrers/"];
@@ -137,7 +137,7 @@ pub fn scope_of(target: &str) -> &str {
     &path[..end.unwrap_or(path.len())]
 }
 
-/// A token, and how long it is good, from the answer of its server.
+/// The token in a token server's answer, and how long it is valid.
 pub fn token_of(answer: &[u8]) -> Option<(Rc<str>, Duration)> {
     let answer: serde_json::Value = serde_json::from_slice(answer).ok()?;
     let field = |name: &str| answer.get(name)?.as_str();
@@ -158,13 +158,13 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// The token for this scope, if there is one that is still good.
+    /// The valid token for this scope, if there is one.
     pub fn get(&self, scope: &str, now: Instant) -> Option<Rc<str>> {
         let (token, until) = self.known.get(scope)?;
         (*until > now).then(|| Rc::clone(token))
     }
 
-    /// Keeps a token; returns whether a good one had to make room for it.
+    /// Stores a token. Returns whether a valid one was dropped to make room.
     pub fn put(&mut self, scope: &str, token: Rc<str>, until: Instant, now: Instant) -> bool {
         if self.known.len() >= TOKENS_MAX && !self.known.contains_key(scope) {
             self.known.retain(|_, (_, until)| *until > now);
@@ -181,7 +181,7 @@ impl Tokens {
         has_dropped
     }
 
-    /// A token that was not taken.
+    /// Removes a token that the registry did not accept.
     pub fn forget(&mut self, scope: &str) {
         self.known.remove(scope);
     }
@@ -267,7 +267,7 @@ mod tests {
         for number in 0..TOKENS_MAX as u64 {
             assert!(!tokens.put(&number.to_string(), "t".into(), until(number), now));
         }
-        // The first has ended by now.
+        // The first token has expired by now.
         assert!(!tokens.put("x", "t".into(), until(5000), now));
         assert!(tokens.put("y", "t".into(), until(5000), now));
         assert_eq!(tokens.known.len(), TOKENS_MAX);

@@ -1,4 +1,4 @@
-//! The last head as it goes on: what the route changes in it, and what is to happen to the body.
+//! Changes the last head as the route's settings say, and decides the body's filter.
 
 use std::rc::Rc;
 
@@ -10,10 +10,10 @@ use super::{filter::Filter, settings::Mirror, verify};
 use origin::outcome::UpstreamError;
 use record::metrics::{self, Counters};
 
-/// Changes a head, and says what is to happen to the body.
+/// Changes a head. Returns the filter for the body, if it needs one.
 ///
 /// # Errors
-/// A part came where the whole was asked for.
+/// A part arrived although the whole was requested.
 pub(super) fn treated(
     counters: &Counters,
     mirror: &Rc<Mirror>,
@@ -26,13 +26,13 @@ pub(super) fn treated(
     let digest = verify::digest_of(target).filter(|_| plan.verify && status == 200);
     let mut replaces = false;
     if let (Some(replace), Some(needle)) = (&plan.replace, &mirror.needle) {
-        // The origin is always asked for the same coding.
+        // The origin is always asked for the same coding, so its answer does not vary by it.
         forget_coding(fields);
         if let Some(location) = fields.first(b"location").map(<[u8]>::to_vec) {
             fields.set(b"Location", &needle.replaced(&location));
         }
         if status == 304 {
-            // Of what it speaks, it may have been replaced.
+            // The stored body may have had its text replaced.
             weaken(fields);
             forget_digests(fields);
         }
@@ -75,7 +75,7 @@ fn is_coded(fields: &Fields) -> bool {
     codings.any(|coding| !coding.eq_ignore_ascii_case(b"identity"))
 }
 
-/// Makes a strong ETag a weak one.
+/// Makes a strong ETag weak.
 //= rfc9110 §8.8.1   a weak validator: the representation is another one, with the same meaning
 fn weaken(fields: &mut Fields) {
     if let Some(tag) = fields.first(b"etag").filter(|tag| tag.starts_with(b"\""))
@@ -86,7 +86,7 @@ fn weaken(fields: &mut Fields) {
     }
 }
 
-/// Digests of the body as the origin had it.
+/// Removes digests of the origin's unchanged body.
 fn forget_digests(fields: &mut Fields) {
     for name in [
         &b"content-md5"[..],
@@ -98,7 +98,7 @@ fn forget_digests(fields: &mut Fields) {
     }
 }
 
-/// Takes Accept-Encoding out of Vary: whatever clients say, the origin hears the same.
+/// Removes Accept-Encoding from Vary: the origin gets the same Accept-Encoding for every client.
 fn forget_coding(fields: &mut Fields) {
     let is_coding = |name: &[u8]| name.eq_ignore_ascii_case(b"accept-encoding");
     if !fields.members(b"vary").any(is_coding) {

@@ -1,8 +1,8 @@
-//! A body against the digest that its path names.
+//! Checks a body against the digest in its path.
 //!
-//! The last piece is held back until the digest is known to be right, so nobody takes a wrong body for a complete one.
+//! The last piece is held back until the digest is known to be right, so no reader takes a wrong body for a complete one.
 //!
-//! Not known here: HTTP, what becomes of a wrong body.
+//! Not known here: HTTP, the handling of a wrong body.
 
 use base::mistakes::{Mistake, makes};
 use bytes::Bytes;
@@ -28,14 +28,14 @@ pub fn digest_of(target: &str) -> Option<Digest> {
     Some(digest)
 }
 
-/// A body on its way.
+/// The check of one body.
 pub struct Verifying {
     expected: Digest,
     so_far: Context,
     held: Option<Bytes>,
 }
 
-/// The body is another one.
+/// The body does not have the digest.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Wrong;
 
@@ -49,16 +49,16 @@ impl Verifying {
         }
     }
 
-    /// The next piece in, the one before it out.
+    /// Takes the next piece. Returns the piece before it.
     pub fn take(&mut self, piece: Bytes) -> Option<Bytes> {
         self.so_far.update(&piece);
         self.held.replace(piece)
     }
 
-    /// The body is over: the last piece, if all of it was right.
+    /// Ends the body. Returns the last piece if the digest is right.
     ///
     /// # Errors
-    /// It was not.
+    /// The digest is wrong.
     pub fn end(self) -> Result<Option<Bytes>, Wrong> {
         let found = self.so_far.finish();
         match found.as_ref() == self.expected || makes(Mistake::SkipDigest) {

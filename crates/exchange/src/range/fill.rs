@@ -1,4 +1,4 @@
-//! Storing the fragments of a large object as they arrive, one by one.
+//! Stores the fragments of a large object as they arrive, one by one.
 //!
 //! The head record has the number of fragments and the id of the fetch; the index knows which fragments exist. So storing a
 //! fragment updates no list that an eviction or a crash could make wrong, and the object is complete as soon as its last
@@ -24,7 +24,7 @@ use ledger::Promise;
 use origin::body::Body;
 use record::facts::SwapOut;
 
-/// Bytes on their way into fragments.
+/// Stores arriving bytes in fragments.
 pub struct Filling {
     object: Object,
     large: Large,
@@ -32,23 +32,23 @@ pub struct Filling {
     fragment_bytes: u64,
     /// Position of the next byte.
     at: u64,
-    /// What has arrived of the current fragment.
+    /// The bytes of the current fragment so far.
     pieces: Vec<Bytes>,
-    /// What may still come of the fragment.
+    /// Memory promised for the rest of the fragment.
     kept: Promise,
     kept_bytes: u64,
-    /// The start of the current fragment is missing, so bytes are skipped up to the next border.
+    /// The start of the current fragment is missing, so bytes are skipped up to the next fragment.
     is_skipping: bool,
     replaces: bool,
-    /// Other requests wait for the first fragment.
+    /// The lock of this part, if other requests wait for its first fragment.
     fill_lock: Option<FillLock>,
     is_over: bool,
     swap_out: Option<SwapOut>,
 }
 
 impl Filling {
-    /// Stores bytes from position `at` on. `replaces`: also fragments that the index believes to have. `None`: there is no
-    /// disk, or too much is under way.
+    /// Stores bytes from position `at` on. `replaces`: also store fragments that the index has already. `None`: there is no disk, or no
+    /// memory for a fragment.
     pub fn begin(
         storage: &Storage,
         object: &Object,
@@ -81,7 +81,7 @@ impl Filling {
         })
     }
 
-    /// Gives the lock back when the first fragment is stored, for the requests that wait for it.
+    /// Releases the lock when the first fragment is stored, for the requests that wait for it.
     pub fn with_fill_lock(mut self, fill_lock: Option<FillLock>) -> Filling {
         self.fill_lock = fill_lock;
         self
@@ -117,7 +117,7 @@ impl Filling {
         self.kept.set(most.saturating_sub(self.kept_bytes));
     }
 
-    /// Bytes up to the next border; 0 after the end.
+    /// Bytes up to the end of the current fragment; 0 at the end of the object.
     fn left(&self) -> usize {
         let border = (self.at - self.at % self.fragment_bytes)
             .saturating_add(self.fragment_bytes)
@@ -125,12 +125,12 @@ impl Filling {
         usize::try_from(border - self.at).unwrap_or(usize::MAX)
     }
 
-    /// What was given to the store so far, if anything was.
+    /// The times of the writes to the store so far, if there were any.
     pub fn swap_out(&self) -> Option<SwapOut> {
         self.swap_out
     }
 
-    /// Is nothing stored any more?
+    /// Has storing ended?
     pub fn is_over(&self) -> bool {
         self.is_over
     }
@@ -178,7 +178,7 @@ pub fn complete_behind(worker: &Rc<Worker>, mut filling: Filling, mut body: Body
     tokio::task::spawn_local(async move {
         let under_way = UnderWay(&worker);
         let watch = worker.deadlines.watch();
-        // A piece may go beyond the border; the rest of it is not needed.
+        // A piece may reach into the next fragment; that rest is not needed.
         let mut left = filling.left();
         while left > 0 {
             let Ok(Some(mut bytes)) = body.next(&worker.origin, &watch).await else {
@@ -192,7 +192,7 @@ pub fn complete_behind(worker: &Rc<Worker>, mut filling: Filling, mut body: Body
     });
 }
 
-/// Counts a fetch that a drain waits for, however it ends.
+/// Counts a fetch that a drain waits for, until it is dropped.
 pub(super) struct UnderWay<'a>(pub(super) &'a Worker);
 
 impl Drop for UnderWay<'_> {

@@ -1,11 +1,11 @@
-//! Requests that miss the same part at once: one fetches it, the others wait.
+//! Locks for simultaneous requests that miss the same part: one fetches it, the others wait.
 //!
-//! A part is read from its origin at the pace of its client, so other requests do not share it while it arrives, as they
-//! share a whole response (`flight`). They read the stored fragments afterwards. The lock is given back when the first
-//! fragment is stored, when it is clear that nothing will be stored, or when the fetch ends for any reason. A request waits
-//! once, for a short time; then it fetches for itself, so that no queue forms for answers that cannot be shared.
+//! A part is read from its origin at the pace of its client, so other requests do not share it while it arrives, as they share a whole
+//! response (`flight`). They read the stored fragments afterwards. The lock is released when the first fragment is stored, when it is
+//! clear that nothing will be stored, or when the fetch ends for any reason. A request waits once, for a short time; then it fetches
+//! for itself, so that no queue forms for answers that cannot be shared.
 //!
-//! Limits: an entry for each fetch of a part under way; [`WAIT_MAX`].
+//! Limits: one entry for each fetch of a part in progress; [`WAIT_MAX`].
 //! Not known here: the bytes that are fetched.
 
 use std::{
@@ -25,18 +25,18 @@ const WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// A resource or variant, and the number of the fragment at which the part begins.
 type Place = (u64, u64);
-/// What waits for each is closed at its end: a semaphore wakes in the order in which they came.
+/// The semaphore of an entry is closed when its fetch ends, which wakes waiting requests in the order of their arrival.
 type Table = HashMap<Place, Arc<Semaphore>>;
 
-/// The parts being fetched, of the whole process.
+/// The parts being fetched in the process.
 #[derive(Default)]
 pub struct FillLocks(Mutex<Table>);
 
-/// The right to fetch a part; given back when dropped.
+/// The right to fetch a part; released when dropped.
 pub struct FillLock {
     fill_locks: Arc<FillLocks>,
     place: Place,
-    /// Waiting requests see its end.
+    /// Closed when the lock is released.
     over: Arc<Semaphore>,
 }
 
@@ -73,7 +73,7 @@ pub fn take_if_free(fill_locks: &Arc<FillLocks>, hash: KeyHash, fragment: u64) -
     fill_locks.take((hash.0, fragment)).ok()
 }
 
-/// Takes the lock if it is free. Otherwise waits until it is given back, up to [`WAIT_MAX`]: `None`.
+/// Takes the lock if it is free. Otherwise waits at most [`WAIT_MAX`] until it is released, and returns `None`.
 pub async fn take_or_wait(
     fill_locks: &Arc<FillLocks>,
     watch: &Watch,

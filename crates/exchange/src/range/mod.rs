@@ -1,4 +1,4 @@
-//! Parts of large objects: fetching them, storing them, and remembering where that does not work.
+//! Parts of large objects: fetching them, storing them, and remembering resources for which that fails.
 
 pub mod fill;
 pub mod fill_lock;

@@ -1,12 +1,12 @@
-//! Resources whose parts could not be stored lately: the range pass list.
+//! Resources whose parts could not be stored recently: the range pass list.
 //!
-//! The range of a resource that is not stored is asked for in a widened form, because its fragments are kept. Where nothing
-//! may be kept, that would fetch up to two fragments too much for each request; and an origin that sends other parts than it
-//! was asked for would be asked twice each time. So such resources are remembered, and requests for their ranges are passed
-//! through unchanged.
+//! A request for a range that is not stored is widened to whole fragments, so that these can be stored. If nothing may be stored, that
+//! would fetch up to two fragments too much for each request; and an origin that sends other parts than requested would be asked twice
+//! each time. So such resources are remembered, and requests for their ranges are passed through unchanged.
 //!
-//! Limits: a small table for each worker. An entry expires after a minute; if the resource is noted again, after twice as
-//! long, up to an hour. An entry that is pushed out of the table costs one more request to the origin, nothing else.
+//!
+//! Limits: a small table for each worker. An entry expires after a minute; if the resource is noted again, after twice the time, up to
+//! an hour. An entry that another one replaces costs one more request to the origin, nothing else.
 
 use std::cell::Cell;
 
@@ -15,9 +15,9 @@ use store::KeyHash;
 
 /// Entries; a power of two.
 const RANGE_PASS_MAX: usize = 1024;
-/// The first lifetime of an entry,
+/// The first lifetime of an entry.
 const RANGE_PASS_MS: u64 = 60_000;
-/// and the longest.
+/// The longest lifetime of an entry.
 const RANGE_PASS_MS_MAX: u64 = 3_600_000;
 
 /// The table.
@@ -50,12 +50,12 @@ impl RangePassList {
         &self.0[primary.0 as usize & (RANGE_PASS_MAX - 1)]
     }
 
-    /// Notes that no part of it could be stored.
+    /// Notes that no part of the resource could be stored.
     pub fn note(&self, primary: KeyHash, now: UnixMillis) {
         let slot = self.slot(primary);
         let entry = slot.get();
         let length_ms = match entry.primary == primary {
-            // Two requests under way at once count as one.
+            // Two requests in progress at once count as one.
             true if now.0 < entry.until_ms => entry.length_ms,
             true => (entry.length_ms * 2).clamp(RANGE_PASS_MS, RANGE_PASS_MS_MAX),
             false => RANGE_PASS_MS,
@@ -67,7 +67,7 @@ impl RangePassList {
         });
     }
 
-    /// Is it in the list?
+    /// Is the resource in the list?
     pub fn contains(&self, primary: KeyHash, now: UnixMillis) -> bool {
         let entry = self.slot(primary).get();
         entry.primary == primary && now.0 < entry.until_ms

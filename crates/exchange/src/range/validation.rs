@@ -1,13 +1,13 @@
-//! One validation of a stale object with holes, for all requests that want a part of it.
+//! Validates a stale object with holes once, for all requests that want a part of it.
 //!
-//! The first request asks the origin in its own words (its range, and a condition). Requests for other parts that come meanwhile wait for what the
-//! origin says: a 304 is for all of them, an answer with all of a new representation is shared like any fetch, after anything else they
-//! look again. It is listed as a flight (`fetch::flight`) of its own, so that a purge ends it.
+//! The first request asks the origin with its own range and a condition. Requests for other parts wait meanwhile for the answer: a 304 is
+//! for all of them, and an answer with a whole new representation is shared like any fetch; after any other result they look the object up
+//! again. A validation is listed as a flight (`fetch::flight`) of its own, so that a purge ends it.
 //!
-//! A client that may have it stale waits for nothing; the origin is asked behind its back. What has changed is not fetched then: the old
-//! object is forgotten, and the next request fetches what it wants.
+//! A client that may have a stale part does not wait; the object is validated in the background. If it has changed, nothing is fetched: the
+//! old object is removed, and the next request fetches the part that it wants.
 //!
-//! Limits: those of flights. Not known here: what the client is sent.
+//! Limits: those of flights. Not known here: the answer to the client.
 //= rfc5861 §3   stale-while-revalidate: the cache asks in the background
 
 use std::{rc::Rc, sync::Arc};
@@ -32,22 +32,22 @@ use crate::{
 use origin::{trip::Trip, upstream::Upstream};
 use record::metrics;
 
-/// Of a flight's key: no key of an object ends so.
+/// Suffix of a validation's flight key; no object's key ends like this.
 const BEHIND_KEY: &[u8] = b"\n\0validation";
 
-/// The validation that a request has begun. Dropped, it ends, and those that wait look again.
+/// A validation begun by a request. Dropping it ends the validation, and waiting requests look the object up again.
 pub struct Validation {
     worker: Rc<Worker>,
     reader: Option<FlightReader>,
 }
 
-/// Who validates.
+/// The request that validates.
 pub enum Validates {
-    /// This request, for all.
+    /// This request, for all waiting ones.
     First(Validation),
-    /// Another one.
+    /// Another request.
     Another(FlightReader),
-    /// This one, for itself: too many wait already.
+    /// This request, for itself: too many wait already.
     Alone,
 }
 
@@ -71,7 +71,7 @@ impl Validation {
         }
     }
 
-    /// The origin has confirmed the object.
+    /// Publishes that the origin has confirmed the object.
     pub fn confirm(self, fetch_request: &FetchRequest, confirmed: &Confirmed) {
         let Some(reader) = &self.reader else {
             return;
@@ -88,7 +88,7 @@ impl Validation {
         (reader.flight).publish(first_event, confirmed.is_kept, Keeping::Nothing, 0);
     }
 
-    /// The origin has sent another answer, which a fetch publishes from here on.
+    /// Takes the reader of the flight: the origin has sent another answer, which a fetch will publish.
     pub fn into_reader(mut self) -> Option<FlightReader> {
         self.reader.take()
     }
@@ -103,7 +103,7 @@ impl Drop for Validation {
     }
 }
 
-/// Validates behind the back of a client that gets a part of what is stale, unless another request does.
+/// Validates in the background after a stale part was served, unless another request validates.
 pub fn validate_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
     let worker = ex.worker;
     let size = u64::from(
@@ -116,7 +116,7 @@ pub fn validate_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
     );
     let spec = match httpcache::range_asked(&wanted.request) {
         RangeAsked::One(spec) => spec.aligned(size),
-        // Of several parts, or none: little, if it has changed.
+        // For several parts or none, ask for a short part, in case the object has changed.
         _ => RangeSpec::FromTo {
             first: 0,
             last: size - 1,
@@ -128,7 +128,7 @@ pub fn validate_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
         return;
     }
     let trip = Trip::new();
-    // Nobody waits for it, so it is left out where a quota is used up.
+    // No client waits for this request, so it is omitted if a quota is used up.
     let Ok(toll) = paying::miss_behind(ex, &trip) else {
         return;
     };
@@ -178,7 +178,7 @@ pub fn validate_behind(ex: &Exchange<'_>, wanted: &Wanted, stale: &Found) {
     });
 }
 
-/// The origin has answered a validation that nobody waits for, or only others.
+/// Handles the origin's answer to a background validation.
 async fn answered(
     worker: &Rc<Worker>,
     fetch_request: &FetchRequest,
@@ -207,7 +207,7 @@ async fn answered(
             );
             validation.confirm(fetch_request, &confirmed);
         }
-        // It has changed, or cannot be told to be the same.
+        // The object has changed, or cannot be shown to be the same.
         200 | 206 | 404 | 410 if !prepare::speaks_for_one(fetch_request) => {
             prepare::end_of(&worker.storage, stale);
         }

@@ -1,6 +1,6 @@
-//! How a request for a part ends when nothing is kept in parts: the answer is taken like any other, passed on, or refused.
+//! Ends a request for a part when nothing is stored in parts: the answer is treated like any other, passed on, or refused.
 //!
-//! Not known here: which of these it is.
+//! Not known here: the choice between these.
 
 use bytes::Bytes;
 use message::ResponseHead;
@@ -17,7 +17,7 @@ use crate::{
 use origin::{outcome::UpstreamError, upstream::Upstream};
 
 impl Parts<'_, '_> {
-    /// Treats an answer that is no part like any other fetch.
+    /// Treats an answer that is not a part like that of any other fetch.
     pub(super) async fn adopted(&mut self, upstream: Upstream, head: ResponseHead) -> Outcome {
         let (worker, wanted) = (self.ex.worker, self.wanted);
         let validation = self.validation.take().and_then(Validation::into_reader);
@@ -58,7 +58,7 @@ impl Parts<'_, '_> {
         )
     }
 
-    /// The origin sends other parts than it is asked for. From now on the client's own range is sent to it unchanged.
+    /// The origin sends other parts than requested, so from now on it gets clients' ranges unchanged.
     pub(super) fn passed_from_now_on(&self) -> Outcome {
         let worker = self.ex.worker;
         let now = worker.now_ms();

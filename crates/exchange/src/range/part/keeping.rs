@@ -1,4 +1,4 @@
-//! Which stored object the parts of a response belong to, and whether it may be kept in parts at all.
+//! Decides which stored object the parts of a response belong to, and whether the response may be stored in parts at all.
 //!
 //! Not known here: storing the fragments themselves (`fill`), sending.   Source: RFC 9111 §3.4.
 
@@ -10,8 +10,8 @@ use cache::object::{Large, Object};
 use http1::head_lines;
 
 impl Parts<'_, '_> {
-    /// The object that the parts of this response belong to: the stored one if it is the same representation, otherwise a new
-    /// one. `Err`: it may not be stored in parts; `true`: nor the next time.
+    /// The object that the parts of this response belong to: the stored one if it is the same representation, otherwise a new one. `Err`:
+    /// the response may not be stored in parts; `true`: nor will the next one.
     pub(super) async fn keep(
         &self,
         response: &Response,

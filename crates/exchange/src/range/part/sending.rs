@@ -1,6 +1,6 @@
-//! Sending an answer whose bytes come from disk and from the origin.
+//! Sends an answer whose bytes come from disk and from the origin.
 //!
-//! Not known here: which bytes are missing, and what of the answer may be kept.
+//! Not known here: which bytes are missing, and which bytes of the answer may be stored.
 
 use std::ops::Range;
 
@@ -26,21 +26,21 @@ use origin::upstream::Upstream;
 pub(super) struct Flow {
     /// Fields of the whole representation.
     pub(super) fields: Fields,
-    /// Field lines for this client alone.
+    /// Field lines for this client only.
     pub(super) withheld: Bytes,
-    /// Age, if the answer has the field.
+    /// The value of Age, if the answer has it.
     pub(super) age_s: Option<u32>,
     /// The stored object, if there is one. Without it the client wants nothing beyond `span`.
     pub(super) object: Option<Object>,
     /// Keeps the fragments that the answer needs.
     pub(super) holding: Holding,
-    /// Length of the whole representation, if it is known.
+    /// Length of the whole representation, if known.
     pub(super) total: Option<u64>,
     /// The bytes from the origin.
     pub(super) span: Part,
     /// The bytes for the client. Those outside of `span` are stored.
     pub(super) want: Range<u64>,
-    /// 206, or 200 for all of it.
+    /// The status is 206; otherwise 200 with the whole representation.
     pub(super) is_part: bool,
 }
 
@@ -100,7 +100,7 @@ impl Parts<'_, '_> {
         }
         self.ex.begin(said, head, length);
 
-        // Without a filling, waiters would wait in vain: the lock is dropped here.
+        // If nothing is stored, waiting would be useless: then the lock is dropped here.
         let fill_lock = self.fill_lock.take();
         let filling = filling.map(|filling| filling.with_fill_lock(fill_lock));
         let behind = span.last + 1;
