@@ -1,15 +1,15 @@
-//! How connections to origins are made and kept, by a plan.
+//! Settings of connections to origins, from a plan.
 
 use exchange::edition::Edition;
 use origin::{Connector, Settings};
 use plan::Plan;
 
-/// Connections as this edition makes them.
+/// A connector with the settings of this edition.
 pub fn connector(edition: &Edition) -> Connector {
     Connector::new(connector_settings(&edition.plan), edition.tls.all.clone())
 }
 
-/// What a connector of this plan is made with.
+/// The settings of a connector for this plan.
 pub fn connector_settings(plan: &Plan) -> Settings {
     Settings {
         connect_timeout: plan.timeouts.connect,
@@ -26,8 +26,8 @@ pub fn connector_settings(plan: &Plan) -> Settings {
             per_destination_max: plan.pool.per_origin_max,
             idle_per_destination_max: plan.pool.idle_per_origin_max,
             idle_max: plan.pool.idle_max,
-            // Who waits costs no more than its connection, and is a client of ours: a stall of the origin by a tenth of a second
-            // brings thousands.
+            // A waiting request costs no more than its connection, and the number of clients bounds it: an origin that stalls for a tenth of a
+            // second makes thousands wait.
             waiting_per_destination_max: plan.limits.connections_max.max(1),
             idle_timeout: plan.timeouts.pool_idle,
             max_age: plan.pool.max_age,

@@ -1,15 +1,15 @@
-//! The proxy as a process: what its threads are made of, and how they begin, change and end.
+//! The proxy as a process: its threads, and how they start, change and end.
 //!
-//! | file | story |
+//! | file | contents |
 //! |---|---|
 //! | `serve` | opening, listening, starting the threads, ending them |
 //! | `worker` | a thread that accepts connections and answers requests |
-//! | `connecting` | what a plan says of connections to origins |
-//! | `reload` | another configuration takes the place of the one in force |
-//! | `upgrade` | another process takes the place of this one |
-//! | `user` | whoever starts as root becomes a user |
+//! | `connecting` | a plan's settings of connections to origins |
+//! | `reload` | another configuration replaces the current one |
+//! | `upgrade` | another process replaces this one |
+//! | `user` | a process started as root becomes an ordinary user |
 //!
-//! A request's life is in `exchange`, its pages in `admin`.
+//! The life of a request is in `exchange`, the admin interface in `admin`.
 //!
 //! Not known here: the command line, configuration files.
 #![forbid(unsafe_code)]

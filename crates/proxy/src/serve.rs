@@ -1,8 +1,8 @@
-//! Coming up, accepting, going down.
+//! Starting, serving and stopping.
 //!
-//! The control thread listens (`sockets`), opens the stores (`stores`), puts together what all threads share (`sharing`) and starts them
-//! (`threads`); workers accept. Then it runs the admin interface and takes signals (`running`). Going down: no new connections, idle ones
-//! closed, requests in progress finished (at most `timeouts.drain`), clusters written, and the stores closed by the background thread.
+//! The control thread listens (`sockets`), opens the stores (`stores`), composes the shared state (`sharing`) and starts the threads
+//! (`threads`); workers accept connections. Then it runs the admin interface and handles signals (`running`). A stop accepts no new
+//! connections, closes idle ones, completes requests in progress (at most `timeouts.drain`), writes clusters, and closes the stores.
 
 mod answers;
 mod error;
@@ -52,22 +52,22 @@ use peers::digest::Digests;
 use plan::Plan;
 use record::{events::Events, journal::Journal};
 
-/// What is up, once it is.
+/// The running proxy's addresses and stores.
 #[derive(Clone, Debug)]
 pub struct Ready {
-    /// Where clients connect, in the order of the plan, with the ports the system chose.
+    /// The addresses for clients, in the order of the plan, with the ports that the system chose.
     pub listeners: Vec<SocketAddr>,
-    /// Where the admin interface is.
+    /// The admin interface's address.
     pub admin: Option<SocketAddr>,
-    /// Where ICP queries are taken.
+    /// The address for ICP queries.
     pub icp: Option<SocketAddr>,
-    /// Where members of the cluster connect.
+    /// The address for members of the cluster.
     pub cluster: Option<SocketAddr>,
-    /// Each store in words: path, size, what was found.
+    /// A description of each store: path, size, what was found.
     pub stores: Vec<String>,
-    /// How the disk is read and written.
+    /// The I/O engine of the disks.
     pub io_engine: &'static str,
-    /// Why not io_uring, if it was wanted and refused.
+    /// Why io_uring is not used, if it was wanted and refused.
     pub io_engine_reason: Option<String>,
     /// Worker threads.
     pub workers: usize,
@@ -88,10 +88,10 @@ impl Ready {
     }
 }
 
-/// Serves until SIGTERM, SIGINT or SIGQUIT, then drains. SIGHUP and the admin interface have `reread` read the configuration anew. A panic
+/// Serves until SIGTERM, SIGINT or SIGQUIT, then drains. SIGHUP and the admin interface make `reread` read the configuration again. A panic
 /// ends the process.
 ///
-/// `succession`: whose place it takes, and how another process takes its own.
+/// `succession`: the process to replace, and how to start a process that replaces this one.
 pub fn serve(
     configuration: Reading,
     reread: Reread,
@@ -108,12 +108,12 @@ pub fn serve(
     run(configuration, how, |ready, _| on_ready(ready))
 }
 
-/// Serves without taking signals, until the [`Stopper`] is used.
+/// Serves without handling signals, until the [`Stopper`] is used.
 pub fn start(plan: Plan, on_ready: impl FnOnce(&Ready, Stopper)) -> Result<(), ServeError> {
     run(Reading::of(plan), How::default(), on_ready)
 }
 
-/// The same; the admin interface has `reread` read the configuration anew.
+/// Like [`start`]; the admin interface can make `reread` read the configuration again.
 pub fn start_reloadable(
     configuration: Reading,
     reread: Reread,
@@ -126,7 +126,7 @@ pub fn start_reloadable(
     run(configuration, how, on_ready)
 }
 
-/// The same; it may take another one's place, and another one its own.
+/// Like [`start_reloadable`]; the proxy may replace another process, and be replaced by one.
 pub fn start_in_succession(
     configuration: Reading,
     reread: Reread,
@@ -141,7 +141,7 @@ pub fn start_in_succession(
     run(configuration, how, on_ready)
 }
 
-/// The same by a clock of the caller's.
+/// Like [`start`], with a clock of the caller's.
 pub fn start_at(
     plan: Plan,
     clock: Clock,
@@ -154,7 +154,7 @@ pub fn start_at(
     run(Reading::of(plan), how, on_ready)
 }
 
-/// The same on these devices instead of the plan's files, one for each of its stores: for tests, of devices that fail.
+/// Like [`start`], on these devices instead of the plan's files, one for each of its stores: for tests with failing devices.
 pub fn start_on(
     plan: Plan,
     devices: Vec<Arc<Device>>,
@@ -167,12 +167,12 @@ pub fn start_on(
     run(Reading::of(plan), how, on_ready)
 }
 
-/// What came before a process, and what comes after it.
+/// The processes before and after this one.
 #[derive(Default)]
 pub struct Succession {
-    /// Whose place it takes.
+    /// The process to replace.
     pub from: Option<Predecessor>,
-    /// How one is started that takes its own; `None`: it cannot be.
+    /// How to start a process that replaces this one; `None`: that is not possible.
     pub launch: Option<Launch>,
 }
 
@@ -180,9 +180,9 @@ pub struct Succession {
 #[derive(Default)]
 struct How {
     clock: Clock,
-    /// It has the process for itself: it takes signals, and tells the service manager how it is.
+    /// The proxy is alone in its process: it handles signals, and reports to the service manager.
     is_process: bool,
-    /// How its configuration is read again; `None`: it cannot be.
+    /// How the configuration is read again; `None`: it cannot be.
     reread: Option<Reread>,
     devices: Option<Vec<Arc<Device>>>,
     succession: Succession,
@@ -201,7 +201,7 @@ fn run(
     ran
 }
 
-/// As [`run`]. `from` is taken when nothing can fail any more for which the one before would serve on.
+/// Like [`run`]. `from` is taken at the point after which no failure lets the previous process serve on.
 fn run_from(
     configuration: Reading,
     how: How,
@@ -223,14 +223,14 @@ fn run_from(
     succeeded.map_err(ServeError::Successor)
 }
 
-/// Opens, listens and starts, in the order in which that can fail.
+/// Opens, listens and starts, in the order in which these steps can fail.
 fn come_up(
     runtime: &LocalRuntime,
     configuration: Reading,
     how: How,
     from: &mut Option<Predecessor>,
 ) -> Result<(Running, Ready), ServeError> {
-    // First of all: what comes before it is ready waits, instead of ending the process in the middle of its opening.
+    // Take signals first: one that arrives before the proxy is ready then waits, instead of ending the process while it opens stores.
     let signals = how.is_process.then(Signals::take).transpose()?;
     let manager = Rc::new(match how.is_process {
         true => Manager::of_environment(),
@@ -271,7 +271,7 @@ fn come_up(
     for (id, (as_read, sockets)) in edition.ids.iter().zip(sockets.listeners) {
         (shared.listening).offer(*id, as_read, sockets, plan.workers);
     }
-    // Somebody may come who listens, or a configuration that writes something.
+    // A subscriber of events may come later, or a configuration that writes a log.
     let may_listen = plan.admin.is_some() || how.reread.is_some();
     let journal = open_journal(plan, &mut shared, may_listen)?;
     let shared = Arc::new(shared);
@@ -312,13 +312,13 @@ fn come_up(
     Ok((running, ready))
 }
 
-/// Does what may need root's rights, and gives them up.
+/// Does the work that may need root's rights, and gives them up.
 fn open_as_root(
     plan: &mut Plan,
     devices: Option<Vec<Arc<Device>>>,
     from: Option<&mut Predecessor>,
 ) -> Result<(Option<Candidates>, Sockets), ServeError> {
-    // Before anybody can connect: without its stores the proxy may not be wanted at all.
+    // Look at the stores before clients can connect: without its stores the proxy may refuse to start.
     let candidates = stores::look(plan, devices, from.as_deref())?;
     let sockets = Sockets::open(plan, from)?;
     if let Some(user) = &plan.user {
@@ -330,7 +330,7 @@ fn open_as_root(
     Ok((candidates, sockets))
 }
 
-/// The journal, and the events that go to it, after the marks of the start.
+/// Opens the journal and its events, which begin with the marks of the start.
 fn open_journal(plan: &Plan, shared: &mut Shared, may_listen: bool) -> Result<Journal, ServeError> {
     let journal = Journal::open(plan, shared.cache.keys_id(), may_listen);
     let journal = journal.map_err(|source| log_error(source, plan.user.as_ref()))?;

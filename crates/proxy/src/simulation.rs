@@ -1,12 +1,12 @@
-//! The proxy as its simulation runs it: all threads as tasks of one runtime, over devices and a network in memory.
+//! The proxy in a simulation: all threads as tasks of one runtime, on devices and a network in memory.
 //!
-//! What runs is the product's own code: workers (`worker::run`), the background work of the stores, the watch over devices.
-//! Connections come in the way that workers deal them to each other, so nothing listens. Time is the runtime's, and stands still
-//! while anything can run; chance follows a seed.
+//! The simulation runs the product's own code: workers (`worker::run`), the stores' background work, the watch over devices. Connections
+//! arrive in the way that workers deal them to each other, so no socket listens. Time is the runtime's virtual time, which advances only
+//! when no task can run; random numbers come from a seed.
 //!
-//! A proxy is killed by dropping the [`LocalSet`](tokio::task::LocalSet) that its tasks run in: whatever they were doing is over.
+//! Dropping the [`LocalSet`](tokio::task::LocalSet) with its tasks kills a proxy: all work stops where it is.
 //!
-//! Not known here: what is asked, and what is right.
+//! Not known here: the requests, the expected results.
 
 pub(crate) mod workers;
 
@@ -51,13 +51,13 @@ pub use base::socket::{
     reset_when_closed,
 };
 
-/// From now on chance and wall time on this thread follow from these. To be called inside a runtime whose clock stands.
+/// From now on random numbers and wall time on this thread follow from the arguments. To be called inside a runtime with virtual time.
 pub fn begin(seed: u64, unix: Duration) {
     base::chance::follow_seed(seed);
     base::clock::follow_virtual_time(unix);
 }
 
-/// How to end the background work, and how that ended for each store.
+/// Stops the background work, and returns its result for each store.
 type Background = (watch::Sender<bool>, JoinHandle<Vec<Result<(), String>>>);
 
 /// A running proxy.
@@ -71,8 +71,8 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts one on these devices, one for each of the plan's stores. To be called in the [`LocalSet`](tokio::task::LocalSet) that
-    /// it is to live in.
+    /// Starts a proxy on these devices, one for each of the plan's stores. To be called in the [`LocalSet`](tokio::task::LocalSet) that
+    /// its tasks are to run in.
     ///
     /// # Errors
     /// As for [`crate::start`].
@@ -139,7 +139,7 @@ impl Proxy {
         })
     }
 
-    /// Connects a client to a listener, on a worker. Each direction of the connection holds `room` bytes. `None`: nobody listens.
+    /// Connects a client to a listener, on a worker. Each direction of the connection buffers `room` bytes. `None`: there is no listener.
     pub fn connect(
         &self,
         worker: usize,
@@ -159,17 +159,17 @@ impl Proxy {
         is_taken.then_some(theirs)
     }
 
-    /// Carries out `DELETE /cache?QUERY` of the admin interface; is it certain to hold after a crash, too?
+    /// Carries out `DELETE /cache?QUERY` of the admin interface. Returns whether the purge is durable.
     ///
     /// # Errors
-    /// The query is none.
+    /// The query is malformed.
     pub async fn purge(&self, query: &str) -> Result<bool, &'static str> {
         let order = purge::order_of_query(Some(query))?;
         let purged = purge::purge(&self.shared, &self.listeners, &order).await?;
         Ok(purged.durable)
     }
 
-    /// Is the scan after an unclean stop over, in all stores?
+    /// Is the scan after an unclean stop complete in all stores?
     pub fn is_recovered(&self) -> bool {
         let mut stores = self.shared.cache.store.stores();
         stores.all(|store| store.recovery().is_none())
@@ -192,7 +192,7 @@ impl Proxy {
         all
     }
 
-    /// What is still held although nobody asks for anything any more; to be called some seconds after the last request.
+    /// Resources still held without any request; to be called some seconds after the last one.
     pub fn leftovers(&self) -> Vec<String> {
         let shared = &self.shared;
         let mut left = Vec::new();
@@ -229,7 +229,7 @@ impl Proxy {
         left
     }
 
-    /// Stops in order, as after SIGTERM: requests in progress may end within the drain time. What became of each store.
+    /// Stops in order, as after SIGTERM: requests in progress may end within the drain time. Returns the result for each store.
     pub async fn stop(&self) -> Vec<Result<(), String>> {
         self.shared.phase.send_replace(Phase::Draining);
         let drain = self.shared.edition().plan.timeouts.drain;

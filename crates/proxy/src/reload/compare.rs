@@ -1,22 +1,22 @@
-//! What differs between two configurations, as far as it wants a restart.
+//! Finds the differences between two configurations that need a restart.
 //!
-//! Everything else is live. The list is the table of `docs/operations.md`; a new part of [`Plan`] has to be put into [`PARTS`] or into
-//! `live_parts` of the tests.
+//! All other differences can be reloaded. The list is the table of `docs/operations.md`; a new part of [`Plan`] must be added to
+//! [`PARTS`] or to `live_parts` of the tests.
 //!
-//! Not known here: how a configuration is put into force.
+//! Not known here: how a configuration is applied.
 
 use plan::{Listener, Parent, Plan};
 
-/// A part of the configuration that is read at the start alone.
+/// A part of the configuration that is read only at the start.
 struct Part {
-    /// As it is called in a configuration.
+    /// The part's name in a configuration.
     name: &'static str,
     differs: fn(&Plan, &Plan) -> bool,
-    /// Leaves what the first has in the second.
+    /// Copies the part from the first plan to the second.
     keep: fn(&Plan, &mut Plan),
 }
 
-/// One that is a field, or fields, of the plan.
+/// A part that is one field of the plan.
 macro_rules! part {
     ($name:literal: $($field:ident).+) => {
         Part {
@@ -50,19 +50,19 @@ const PARTS: &[Part] = &[
             (old, new) => *new = old.clone(),
         },
     },
-    // Members of a cluster name listeners by their place in the list, for as long as they are linked.
+    // Linked members of a cluster name listeners by their position in the list.
     Part {
         name: "[[listener]] of a member of a cluster, if one comes or goes or has another address or name",
         differs: |old, new| old.cluster.is_some() && places(old) != places(new),
         keep: |old, new| {
             new.listeners = old.listeners.clone();
-            // They name listeners by their place, too.
+            // The names of logs refer to listeners by position, too.
             new.logs.of_listeners = old.logs.of_listeners.clone();
         },
     },
 ];
 
-/// TLS to parents is of an edition.
+/// The parents without TLS, which is reloaded with the edition.
 fn without_tls(plan: &Plan) -> Vec<Parent> {
     let parents = plan.parents.iter().cloned();
     parents
@@ -85,13 +85,13 @@ fn places(plan: &Plan) -> Vec<(std::net::SocketAddr, &str)> {
         .collect()
 }
 
-/// The names of the parts in which `new` wants a restart.
+/// The names of the parts of `new` that need a restart.
 pub fn wanting_a_restart(old: &Plan, new: &Plan) -> Vec<&'static str> {
     let parts = PARTS.iter().filter(|part| (part.differs)(old, new));
     parts.map(|part| part.name).collect()
 }
 
-/// `new`, but for the parts that want a restart: they are as in `old`.
+/// `new`, with the parts that need a restart copied from `old`.
 pub fn without_a_restart(old: &Plan, mut new: Plan) -> Plan {
     for part in PARTS {
         if (part.differs)(old, &new) {
@@ -116,7 +116,7 @@ mod tests {
         plan
     }
 
-    /// Applies a change; which parts want a restart? With `--partial` nothing of it may be left.
+    /// Applies a change and returns the parts that need a restart. With `--partial` none of them may be left.
     #[track_caller]
     fn wants(change: impl FnOnce(&mut Plan)) -> Vec<&'static str> {
         let (old, mut new) = (plan(), plan());

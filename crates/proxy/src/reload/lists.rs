@@ -1,9 +1,9 @@
-//! Lists of hosts are read again when their files change, without a reload: programs write them.
+//! Reads lists of hosts again when their files change, without a reload, since programs write these files.
 //!
-//! A file that cannot be read, or has a wrong line, is told of once, and counts as a refused reload; what was read before goes on to hold. A
-//! file that is written in place may be read half; whoever writes one should rename it into its place.
+//! A file that cannot be read or has a malformed line is reported once and counts as a refused reload; the previous list stays in force.
+//! A file written in place may be read half-way; programs should write a new file and rename it.
 //!
-//! Not known here: how a plan comes into force.
+//! Not known here: how a plan is applied.
 
 use std::{
     collections::HashMap,
@@ -14,17 +14,17 @@ use std::{
 
 use plan::{HostList, Plan, Stamp};
 
-/// How often the files are looked at.
+/// How often the files are checked.
 pub const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// What is known of files that could not be read.
+/// Files that were refused.
 #[derive(Default)]
 pub struct Watched {
-    /// How they were then; `None`: not there.
+    /// Each refused file's state at that time; `None`: it did not exist.
     refused: HashMap<PathBuf, Option<Stamp>>,
 }
 
-/// Has a plan any list?
+/// Does a plan have any list?
 pub fn has_any(plan: &Plan) -> bool {
     lists(plan).next().is_some()
 }
@@ -34,7 +34,7 @@ fn lists(plan: &Plan) -> impl Iterator<Item = &Arc<HostList>> {
 }
 
 impl Watched {
-    /// Looks at the files. The plan with what has changed, or what is wrong; `None`: nothing has changed.
+    /// Checks the files. Returns the plan with the changed lists, or the errors; `None`: nothing has changed.
     pub async fn look(&mut self, plan: &Plan) -> Option<Result<Plan, String>> {
         let mut changed: Vec<PathBuf> = Vec::new();
         for list in lists(plan) {
@@ -65,7 +65,7 @@ impl Watched {
     async fn read(&mut self, path: &Path) -> Result<HostList, String> {
         let before = Stamp::of(path).ok();
         let of = path.to_owned();
-        // A million names take a moment.
+        // Reading a million names takes time.
         let read = tokio::task::spawn_blocking(move || HostList::read(&of)).await;
         let read = read.unwrap_or_else(|_| Err(format!("{}: not read", path.display())));
         match &read {

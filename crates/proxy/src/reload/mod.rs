@@ -1,20 +1,20 @@
-//! Puts a new configuration into force while the proxy serves.
+//! Applies a new configuration while the proxy serves.
 //!
 //! ```text
 //! SIGHUP ───────┐                       read, compared, bound, opened            every worker
 //! POST /reload ─┴─> Reloads ──> run ──> (any of it fails: refused, nothing has changed) ──> Edition ──> follows
 //! ```
 //!
-//! A configuration is checked whole and takes the place of the one before whole. All that can fail is done first: reading, binding the
-//! addresses of new listeners, reading certificates, opening logs. What wants a restart (`compare`) refuses the whole configuration, unless
-//! the rest alone was asked for; then the process and the file differ, and `/status` says in what.
+//! A configuration is checked as a whole and replaces the previous one as a whole. Every step that can fail comes first: reading, binding
+//! the addresses of new listeners, reading certificates, opening logs. A change that needs a restart (`compare`) refuses the whole
+//! configuration, unless a partial reload was requested; then the process and the file differ, and `/status` lists the differences.
 //!
-//! A worker takes an edition over between two events, so a request that began under one ends under it. The answer to a reload waits until
-//! all workers have done that, for [`FOLLOWED_MAX`] at most.
+//! A worker adopts an edition between two events, so a request that began under one ends under it. The answer to a reload waits until all
+//! workers have adopted the edition, at most for [`FOLLOWED_MAX`].
 //!
-//! Limits: one edition in [`PAUSE`]; what is asked for meanwhile is one reload, of the file as it is at the end. Some wait (`asked`).
+//! Limits: one edition in [`PAUSE`]; requests within a pause become one reload, of the file at its end. `base::reloads` bounds waiting ones.
 //!
-//! Not known here: files of configuration, what a worker does with an edition (`worker`).
+//! Not known here: configuration files, what a worker does with an edition (`worker`).
 
 mod compare;
 mod lists;
@@ -46,27 +46,27 @@ use record::journal::{LogFiles, OpenedLogs};
 use rules::key::tags_of;
 use tls::served::{self, ServedTls};
 
-/// From one edition to the next.
+/// The least time between two editions.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long a reload waits for the workers. One that takes longer follows later, and is said to.
+/// How long a reload waits for the workers. A slower worker adopts the edition later, and the answer says so.
 const FOLLOWED_MAX: Duration = Duration::from_secs(5);
-/// How often it looks.
+/// How often a reload checks whether the workers have adopted the edition.
 const FOLLOWED_STEP: Duration = Duration::from_millis(1);
-/// Between two steps of making the memory tier smaller.
+/// Pause between two steps of shrinking the memory tier.
 const SHRINK_STEP: Duration = Duration::from_millis(100);
 
-/// A configuration that was read and checked.
+/// A checked configuration.
 pub struct Reading {
     /// The settings.
     pub plan: Plan,
-    /// What they mean, in lines: as `loligo check` prints it.
+    /// The settings' meaning in lines of text, as `loligo check` prints it.
     pub words: String,
-    /// What else is to be done once it is in force.
+    /// Called once the configuration is in force.
     pub when_in_force: Box<dyn FnOnce()>,
 }
 
 impl Reading {
-    /// A plan, and nothing to say of it.
+    /// A plan without text.
     pub fn of(plan: Plan) -> Reading {
         Reading {
             plan,
@@ -76,14 +76,14 @@ impl Reading {
     }
 }
 
-/// Reads the configuration again. The error is for people: what is wrong, where it stands, and what to do, a line each.
+/// Reads the configuration again. The error is for the operator: a line for each fault, with its place and a remedy.
 pub type Reread = Box<dyn FnMut() -> Result<Reading, String>>;
 
-/// What carrying out reloads takes.
+/// The state for carrying out reloads.
 pub struct Control {
     shared: Arc<Shared>,
     reread: Reread,
-    /// The plan as it was read: without the ports that the system chose.
+    /// The plan as it was read, without the ports that the system chose.
     configured: Plan,
     /// The number of the next listener.
     next_id: u32,
@@ -93,7 +93,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// For a process that runs by `configured`. `manager`: whoever is told of reloads.
+    /// For a process that runs with `configured`. `manager`: the service manager, which is told of reloads.
     pub fn new(
         shared: Arc<Shared>,
         reread: Reread,
@@ -112,7 +112,7 @@ impl Control {
         }
     }
 
-    /// Carries out reloads, one after the other, as long as any can be asked for.
+    /// Carries out reloads, one after the other, until the senders are gone.
     pub async fn run(mut self, asks: Asks) {
         let mut asks = asks.0;
         let mut last: Option<Instant> = None;
@@ -137,7 +137,7 @@ impl Control {
             while let Ok(more) = asks.try_recv() {
                 waiting.push(more);
             }
-            // Whoever reloads reads certificates too.
+            // A reload also reads the certificates, so it includes their renewal.
             let whole = waiting.iter().rfind(|ask| ask.what != What::Certificates);
             let outcome = match whole.or(waiting.last()) {
                 Some(ask) if ask.what == What::Certificates => self.renew(&ask.by).await,
@@ -146,23 +146,23 @@ impl Control {
             };
             last = Some(Instant::now());
             for ask in waiting {
-                // Whoever asked may have gone.
+                // The requester may have gone.
                 let _ = ask.answer.send(outcome.clone());
             }
         }
     }
 
-    /// Reads again the lists of hosts whose files have changed.
+    /// Reads the lists of hosts again whose files have changed.
     async fn look_at_lists(&mut self) {
         let Some(found) = self.lists.look(&self.configured).await else {
             return;
         };
         let by = "a list of hosts whose file has changed";
-        // What was read is in force, or refused and told: nobody waits for it.
+        // The outcome is logged, and no requester waits for it.
         let _ = self.reload(by, false, Some(found)).await;
     }
 
-    /// `lists`: the plan as it is, but for lists of hosts that were read again; without, the configuration is read.
+    /// `lists`: the present plan with changed lists of hosts. `None`: read the configuration.
     async fn reload(
         &mut self,
         by: &str,
@@ -203,7 +203,7 @@ impl Control {
         outcome
     }
 
-    /// Puts certificates into force that were renewed: the edition that follows differs in nothing else.
+    /// Puts renewed certificates into service, in an edition that differs in nothing else.
     async fn renew(&mut self, by: &str) -> Outcome {
         let shared = Arc::clone(&self.shared);
         let running = shared.edition();
@@ -314,7 +314,7 @@ impl Control {
         Err(Refused::Process(why_not))
     }
 
-    /// What is to be in force, and what of the file was left out before and still is.
+    /// The configuration to apply, and the parts that a partial reload left out before and that are still left out.
     fn read(
         &mut self,
         lists: Option<Result<Plan, String>>,
@@ -331,7 +331,7 @@ impl Control {
         Ok((reading, loaded.wanting_a_restart.clone()))
     }
 
-    /// The edition after the one that runs.
+    /// The edition that follows the running one.
     fn after(
         &self,
         running: &Edition,
@@ -358,7 +358,7 @@ impl Control {
         })
     }
 
-    /// Has the workers take it over. False: one has not in time.
+    /// Makes the workers adopt an edition. False: one has not in time.
     async fn put_into_force(&self, edition: &Arc<Edition>, mut logs: OpenedLogs) -> bool {
         let shared = &self.shared;
         shared.follow(&edition.plan);
@@ -366,13 +366,13 @@ impl Control {
         shared.editions.send_replace(Arc::clone(edition));
         let have_followed = self.followed(edition.number).await;
         shared.listening.keep(&edition.ids);
-        // What ends is ended when no worker writes to it any more.
+        // Logs that end are closed only when no worker writes to them any more.
         self.logs.end(&logs).await;
         tokio::task::spawn_local(shrink(Arc::clone(&shared.cache)));
         have_followed
     }
 
-    /// Waits until all workers have taken an edition over. False: one has not in time.
+    /// Waits until all workers have adopted an edition. False: one has not in time.
     async fn followed(&self, number: u32) -> bool {
         let shared = &self.shared;
         let deadline = Instant::now() + FOLLOWED_MAX;
@@ -386,7 +386,7 @@ impl Control {
         true
     }
 
-    /// Finds the listeners that stay, and binds the others.
+    /// Finds the listeners that stay, and binds the new ones.
     fn listen(&mut self, running: &Edition, wanted: &Plan) -> Result<Vec<Placed>, Refused> {
         let known = self.configured.listeners.iter();
         let known = known.zip(&running.ids).zip(&running.plan.listeners);
@@ -433,13 +433,13 @@ impl Control {
 /// A listener of the new edition.
 struct Placed {
     id: ListenerId,
-    /// With the port that the system chose.
+    /// The address, with the port that the system chose.
     address: std::net::SocketAddr,
-    /// Those of a new one.
+    /// The sockets of a new listener.
     sockets: Vec<TcpListener>,
 }
 
-/// What wants a restart has not changed, and stays as it runs: with the ports that the system chose.
+/// Restores the parts that need a restart as they run, with the ports that the system chose.
 fn at_the_same_places(running: &Plan, mut plan: Plan) -> Plan {
     if let (Some(now), Some(admin)) = (&running.admin, &mut plan.admin) {
         admin.address = now.address;
@@ -449,7 +449,7 @@ fn at_the_same_places(running: &Plan, mut plan: Plan) -> Plan {
     plan
 }
 
-/// TLS to origins with the certificates as they are now.
+/// TLS to origins with the present certificates.
 async fn renewed(now: &OriginsTls, plan: &Plan) -> Result<OriginsTls, Refused> {
     let next = OriginsTls::load(plan);
     let next =
@@ -457,7 +457,7 @@ async fn renewed(now: &OriginsTls, plan: &Plan) -> Result<OriginsTls, Refused> {
     Ok(next.renewed(now).await)
 }
 
-/// TLS to clients with the files as they are now.
+/// TLS to clients with the present files.
 fn load_served(
     plan: &Plan,
     running: &Edition,
@@ -467,14 +467,14 @@ fn load_served(
     served.map_err(|unusable| Refused::Configuration(format!("TLS of a listener: {unusable}")))
 }
 
-/// Makes the memory tier as small as it should be, step by step.
+/// Shrinks the memory tier to its new size in steps.
 async fn shrink(cache: Arc<Cache>) {
     while cache.memory.shrink() {
         tokio::time::sleep(SHRINK_STEP).await;
     }
 }
 
-/// What may surprise: what listeners had stored and find no more, because their keys have changed.
+/// Warnings about listeners that no longer find some stored responses, because their keys have changed.
 fn notes(running: &Edition, plan: &Plan, placed: &[Placed], hasher: KeyHasher) -> Vec<String> {
     let mut notes = Vec::new();
     for (listener, Placed { id, .. }) in plan.listeners.iter().zip(placed) {

@@ -1,6 +1,6 @@
-//! Orders and renews a certificate while the process serves (`tls::acme`), on the control thread.
+//! Orders and renews certificates while the process serves (`tls::acme`), on the control thread.
 //!
-//! Not known here: how a certificate is ordered, and when one is due.
+//! Not known here: how a certificate is ordered, and when a renewal is due.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use base::{chance, clock::Clock};
 use exchange::{edition::Edition, state::Shared};
 use tls::acme::{self, Looked, Means};
 
-/// The longest sleep: the clock may be set meanwhile.
+/// The longest sleep, since the clock may be set during a sleep.
 const LOOK_EVERY: Duration = Duration::from_secs(3600);
 
 /// Orders and renews until the process ends.
@@ -23,7 +23,7 @@ pub async fn run(shared: Arc<Shared>) {
             Some(Looked::Early(pause)) => Some(pause),
             Some(Looked::Ordered(is_new, pause)) => {
                 if is_new {
-                    // Whoever looks at files would find it, too, but later.
+                    // The check of the files would find the certificate, too, but later.
                     let _ = shared.reloads.renew().await;
                 }
                 Some(pause)
@@ -46,7 +46,7 @@ pub async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// Orders if it is time. `None`: there is nothing to order.
+/// Orders a certificate if it is due. `None`: the plan has none to order.
 async fn look(edition: &Edition, clock: &Clock, is_ending: bool, jitter: f64) -> Option<Looked> {
     let timeouts = &edition.plan.timeouts;
     let means = Means {

@@ -1,9 +1,9 @@
-//! Certificates are renewed by changing their files, those of listeners and those for origins. This looks at them, every `timeouts.certificate-files`, and has those that changed
-//! read again; what cannot be used is told, once, and those in service stay.
+//! Renews certificates, of listeners and for origins, when their files change: checks the files every `timeouts.certificate-files`, and
+//! reads the changed ones. A certificate that cannot be used is reported once, and the previous one stays in service.
 //!
-//! So they are when one of them has ended, or begins to hold: which one is shown for a name depends on that.
+//! They are also read again when a certificate expires or becomes valid, since the certificate shown for a name depends on that.
 //!
-//! A certificate that ends within [`ENDS_SOON`](origin::pem::ENDS_SOON), or cannot be used, is warned of once a day.
+//! A certificate that expires within [`ENDS_SOON`](origin::pem::ENDS_SOON), or cannot be used, causes a warning once a day.
 //!
 //! Not known here: how an edition is made (`reload`).
 
@@ -12,12 +12,12 @@ use std::{sync::Arc, time::Duration};
 use base::clock::Instant;
 use exchange::state::Shared;
 
-/// Between two warnings of one certificate.
+/// Time between two warnings about certificates.
 const WARN_EVERY: Duration = Duration::from_secs(86_400);
-/// Between two looks while there is no certificate.
+/// Time between two checks while there is no certificate.
 const WITHOUT: Duration = Duration::from_secs(1);
 
-/// Looks until the process ends.
+/// Checks until the process ends.
 pub async fn run(shared: Arc<Shared>) {
     let mut warned: Option<Instant> = None;
     let mut refused = String::new();

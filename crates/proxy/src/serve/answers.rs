@@ -1,22 +1,22 @@
-//! The reader of the ICP socket: answers queries, and hands on the answers to ours.
+//! Reads the ICP socket: answers queries, and passes on the answers to our own.
 //!
-//! One task of the control thread; a query costs it a look into memory and index, and no read from disk.
+//! It is one task of the control thread; a query costs a look-up in memory and index, and no read from disk.
 //!
-//! | the URL is | answer |
+//! | the URL | answer |
 //! |---|---|
-//! | in memory, and fresh | HIT |
-//! | not there, but in a store's index and not made stale by a soft purge | HIT |
-//! | not there, and a store is still looked through, or the proxy drains | MISS_NOFETCH |
-//! | none of these, or it has variants, or a rule keeps it from the cache | MISS |
-//! | none | ERR |
+//! | is in memory, and fresh | HIT |
+//! | is not in memory, but in a store's index and not made stale by a soft purge | HIT |
+//! | is not found while a store is still scanned, or the proxy drains | MISS_NOFETCH |
+//! | is not found, or has variants, or a rule bypasses the cache for it | MISS |
+//! | is malformed | ERR |
 //!
-//! What the index cannot know: whether the record on disk has grown stale, whether a purge by pattern is about it, and whether it
-//! is that of another key (one in 13,000). Such a HIT is not kept: the sibling's request says only-if-cached, and gets 504. A query has no
-//! request fields, so what has variants is never a HIT.
+//! The index does not show whether the record on disk is stale, whether a purge by pattern matches it, and whether it belongs to another
+//! key (one in 13,000). So a HIT may be wrong; then the sibling's request, which has only-if-cached, is answered 504. A query has no
+//! request fields, so a resource with variants is never a HIT.
 //!
-//! A query counts as a request on the first forward listener: its rules about queries and bypassing hold.
+//! A query is treated like a request on the first forward listener: its rules about queries and bypassing apply.
 //!
-//! Not known here: who waits for answers (`icp`).
+//! Not known here: the senders of our own queries (`icp`).
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -41,21 +41,21 @@ use purging::gate::Served;
 
 /// How often the names of siblings are looked up.
 const LOOKED_UP_EVERY: Duration = Duration::from_secs(60);
-/// How long nothing is read after that has failed.
+/// Pause after a failed read.
 const READ_PAUSE: Duration = Duration::from_millis(50);
 
-/// What answering takes.
+/// The state for answering queries.
 struct Answering {
     shared: Arc<Shared>,
-    /// The first forward listener, and the edition that it is of.
+    /// The first forward listener of the adopted edition.
     listener: Option<Rc<ListenerState>>,
     edition: u32,
     manners: Manners,
-    /// Nobody is answered: the socket is for our own queries.
+    /// Queries are ignored, because the socket is only for our own queries.
     is_mute: bool,
 }
 
-/// Reads the socket until the proxy stops. Call it where tasks of one thread run; it starts another that looks up names.
+/// Reads the socket until the proxy stops. Must be called in a local task set; starts a second task that looks up names.
 pub async fn serve(shared: Arc<Shared>, icp: Arc<Icp>) {
     let socket = icp.reader().and_then(UdpSocket::from_std);
     let socket = match socket {
@@ -77,7 +77,7 @@ pub async fn serve(shared: Arc<Shared>, icp: Arc<Icp>) {
         shared: Arc::clone(&shared),
     };
     let mut phase = shared.phase.subscribe();
-    // A longer datagram is cut, and its length is then not the one that it says.
+    // A longer datagram is cut, so its length then differs from the one in its header.
     let mut datagram = vec![0; MESSAGE_BYTES_MAX + 1];
     loop {
         let received = tokio::select! {
@@ -100,7 +100,7 @@ fn first_forward(edition: &Arc<Edition>, hasher: KeyHasher) -> Option<Rc<Listene
 }
 
 impl Answering {
-    /// Takes over the edition that is in force.
+    /// Adopts the current edition.
     fn follow(&mut self) {
         let edition = self.shared.editions.borrow();
         if edition.number != self.edition {
@@ -165,7 +165,7 @@ impl Answering {
             .any(|store| store.is_scanning())
     }
 
-    /// Would an ordinary GET for this URL be answered from the cache, as far as memory and index know? `None`: it is no URL.
+    /// Would the cache answer a plain GET for this URL, as far as memory and index show? `None`: the URL is malformed.
     fn has(&self, listener: &ListenerState, url: &str) -> Option<bool> {
         let shared = &self.shared;
         let place = target::locate(listener, "GET", url, None).ok()?;
@@ -192,7 +192,7 @@ impl Answering {
     }
 }
 
-/// Looks up the names of siblings, now and every minute.
+/// Looks up the names of siblings, at once and then every minute.
 async fn look_up(icp: Arc<Icp>) {
     let mut failed = vec![false; icp.siblings().map(|(n, _)| n + 1).max().unwrap_or(0)];
     loop {
@@ -204,7 +204,7 @@ async fn look_up(icp: Arc<Icp>) {
                     icp.found(number, address);
                     failed[number] = false;
                 }
-                // The address that it had stays.
+                // Keep the address found before.
                 _ if failed[number] => {}
                 other => {
                     failed[number] = true;

@@ -1,4 +1,4 @@
-//! Why a proxy does not come up.
+//! Why a proxy does not start.
 
 use std::{io, net::SocketAddr};
 
@@ -10,7 +10,7 @@ use plan::User;
 /// Why the proxy cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// An address cannot be listened on.
+    /// The process cannot listen on an address.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.
@@ -18,52 +18,52 @@ pub enum ServeError {
         /// Why.
         source: io::Error,
     },
-    /// The store.
+    /// A store cannot be used.
     #[error("store: {0}; with `store.required = false` the proxy serves without it")]
     Store(#[from] StoreError),
-    /// Our digest.
+    /// Our digest cannot be made.
     #[error("{0}")]
     Digest(#[from] Unmakable),
-    /// Root's rights are still there.
+    /// Root's rights could not be given up.
     #[error(transparent)]
     User(#[from] UserError),
-    /// A log file.
+    /// A log file cannot be opened.
     #[error("log.access or log.profile: {0}")]
     Log(io::Error),
-    /// The same, of a process that was root.
+    /// A log file cannot be opened by the user that the process has become.
     #[error(
         "log.access or log.profile: {source}; they are opened as user {user}, because rotated logs are made anew by it: give it the folder"
     )]
     LogOfUser {
-        /// Whom the process has become.
+        /// That user.
         user: String,
         /// Why.
         source: io::Error,
     },
-    /// The journal of purges.
+    /// The journal of purges cannot be opened.
     #[error("cluster.state: {0}")]
     Purges(io::Error),
-    /// Certificates for TLS to origins.
+    /// Certificates for TLS to origins cannot be used.
     #[error("TLS to origins: {0}")]
     Origins(String),
-    /// Certificates of a listener.
+    /// Certificates of a listener cannot be used.
     #[error("TLS of a listener: {0}")]
     Served(String),
-    /// A worker.
+    /// A worker could not start.
     #[error("a worker could not start: {0}")]
     Worker(String),
-    /// Another process's place could not be taken. It serves on.
+    /// The previous process could not be replaced, and serves on.
     #[error("this process does not take over: {0}")]
     TakeOver(String),
-    /// Another process was to take this one's place.
+    /// The new process did not replace this one.
     #[error("{0}")]
     Successor(&'static str),
-    /// The runtime.
+    /// The runtime could not be built.
     #[error("{0}")]
     Runtime(#[from] io::Error),
 }
 
-/// A log cannot be opened.
+/// The error for a log that cannot be opened.
 pub(super) fn log_error(source: io::Error, user: Option<&User>) -> ServeError {
     match user {
         Some(user) if source.kind() == io::ErrorKind::PermissionDenied => ServeError::LogOfUser {

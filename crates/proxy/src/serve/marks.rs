@@ -1,4 +1,4 @@
-//! The marks of a start and a stop: what a report says about the machine and the configuration, as JSON in the text of marks.
+//! The marks of a start and a stop: facts about the machine and the configuration for reports, as JSON in the text of marks.
 //!
 //! | mark | members |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | `purge` | `what` (url, prefix, tag), `soft`, `durable`, `ms` until then |
 //! | `scan-end` | `store`, `records`, `ms` |
 //!
-//! A text that is too long for one mark is in several, one right behind the other. What cannot be found out is left out. The two
-//! marks of a start are repeated, with their time, in each file that is opened anew and for each listener.
+//! A text too long for one mark is split into several consecutive ones. Facts that cannot be found out are left out. The two marks of a
+//! start are repeated, with their time, in each newly opened file and for each listener.
 //!
 //! Not known here: files, listeners.
 
@@ -24,7 +24,7 @@ use cache::Cache;
 use plan::{Plan, Replacement};
 use record::{events, kernel};
 
-/// The bytes of the marks of a start at that microsecond, and of the configuration that came into force with it.
+/// The bytes of the marks of a start at this microsecond: machine and configuration.
 pub fn of_start(at: u64, plan: &Plan, io_engine: &str, cache: &Cache) -> Vec<u8> {
     let mut out = Vec::new();
     for (kind, text) in [
@@ -49,7 +49,7 @@ pub fn stop(began: Instant) -> String {
     json!({ "up_s": began.elapsed().as_secs() }).to_string()
 }
 
-/// Without the members that are null.
+/// Removes the members that are null.
 fn known(mut object: Value) -> Value {
     if let Value::Object(members) = &mut object {
         members.retain(|_, value| !value.is_null());
@@ -109,7 +109,7 @@ fn configuration(plan: &Plan, cache: &Cache) -> Value {
     }))
 }
 
-/// Tells two configurations of one version apart.
+/// A hash that tells two configurations of one version apart.
 fn digest(plan: &Plan) -> String {
     let text = format!("{plan:?}");
     format!("{:016x}", twox_hash::XxHash3_64::oneshot(text.as_bytes()))

@@ -1,6 +1,6 @@
-//! What is decided before the first worker starts: the I/O engine, certificates.
+//! Decisions before the first worker starts: the I/O engine, certificates.
 //!
-//! Not known here: threads, the order in which things come up.
+//! Not known here: threads, the order of the start.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use origin::OriginsTls;
 use plan::{IoEngine, Plan};
 use tls::served::{self as serving, ServedTls};
 
-/// How the disk is read and written.
+/// The I/O engine of the disks.
 pub(super) struct Engine {
     pub kind: EngineKind,
     pub name: &'static str,
-    /// Why not io_uring, if it was wanted and refused.
+    /// Why io_uring is not used, if it was wanted and refused.
     pub reason: Option<String>,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn choose_engine(plan: &Plan, in_memory: bool) -> Engine {
     }
 }
 
-/// TLS to origins. Its files are read as those of TLS to clients.
+/// TLS to origins. Its files are read by the same user as those of TLS to clients.
 pub(super) fn tls(plan: &Plan, clock: &Clock) -> Result<OriginsTls, ServeError> {
     let tls = OriginsTls::load(plan);
     let tls = tls.map_err(|unusable| ServeError::Origins(unusable.to_string()))?;
@@ -48,7 +48,7 @@ pub(super) fn tls(plan: &Plan, clock: &Clock) -> Result<OriginsTls, ServeError> 
     Ok(tls)
 }
 
-/// TLS to clients. Its files are read as the user that the process has become, for that is who will read them when they are renewed.
+/// TLS to clients. The files are read as the user that the process has become, since that user must also read renewed ones.
 pub(super) fn served(
     plan: &Plan,
     clock: &Clock,

@@ -1,9 +1,9 @@
-//! The control thread while the proxy serves, and how all ends.
+//! The control thread while the proxy serves, and the end of all threads.
 //!
-//! Its tasks watch, answer the admin interface and ICP, reload, and take signals, until the process drains. Workers end first, then whoever
-//! reads their state, then the stores: the last clusters are written while they are closed.
+//! Its tasks watch, answer the admin interface and ICP, reload, and handle signals, until the process drains. Workers end first, then the
+//! threads that read their state, then the stores, which write their last clusters while they are closed.
 //!
-//! Not known here: how a proxy comes up.
+//! Not known here: how a proxy starts.
 
 use std::{
     rc::Rc,
@@ -38,23 +38,23 @@ use peers::fetching;
 use record::journal::Journal;
 use upstreams::{following::Names, probe::Looks};
 
-/// A proxy that is up.
+/// A running proxy.
 pub(super) struct Running {
     pub shared: Arc<Shared>,
     pub threads: Threads,
     pub seconds: Seconds,
     pub journal: Journal,
     pub manager: Rc<Manager>,
-    /// Of a process that takes them.
+    /// Present in a process that handles signals.
     pub signals: Option<Signals>,
     /// The socket of the admin interface.
     pub admin: Option<TcpListener>,
-    /// If its configuration can be read again.
+    /// Present if the configuration can be read again.
     pub reloading: Option<(Control, Asks)>,
 }
 
 impl Running {
-    /// Does what the control thread does, until requests in progress have ended.
+    /// Runs the control thread's tasks until requests in progress have ended.
     pub async fn until_drained(&mut self) {
         let shared = &self.shared;
         let mut phases = shared.phase.subscribe();
@@ -97,30 +97,30 @@ impl Running {
         }
         let _ = phases.wait_for(|p| *p >= Phase::Draining).await;
         shared.listening.forget_all();
-        // Another process is the service then.
+        // After a hand-over, the other process is the service.
         if !shared.is_handed_over.load(Ordering::SeqCst) {
             self.manager.stops();
         }
         let limit = shared.edition().plan.timeouts.drain;
         drain(limit, &shared.phase, &self.threads.workers).await;
         if let (Some(admin), true) = (admin, shared.is_handed_over.load(Ordering::SeqCst)) {
-            // Whoever has asked for the upgrade waits for an answer.
+            // The client that requested the upgrade waits for its answer.
             let _ = tokio::time::timeout(ADMIN_ENDS_MAX, admin).await;
         }
     }
 
-    /// Ends the other threads. No worker does anything any more.
+    /// Ends the other threads. The workers have ended already.
     pub fn close(mut self) {
         let shared = &self.shared;
         self.seconds.stop();
         if let Some(thread) = self.threads.cluster {
             thread.stop();
         }
-        // Before the stores, whose devices may take long.
+        // Flush before closing the stores, whose devices may take long.
         shared.events.flush();
         let background = self.threads.background;
         let closed = background.map(BackgroundThread::close).unwrap_or_default();
-        // Behind them: the last clusters are written while they are closed.
+        // Mark the stop after closing the stores, which write their last clusters then.
         (shared.events).mark(MarkKind::Stop, &marks::stop(shared.began));
         shared.events.flush();
         self.journal.stop();
@@ -128,10 +128,10 @@ impl Running {
     }
 }
 
-/// How long the admin interface may take to end its answers, once another process has taken over.
+/// How long the admin interface may take to finish its answers after a hand-over.
 const ADMIN_ENDS_MAX: Duration = Duration::from_secs(2);
 
-/// Says so as long as all threads move: a manager that hears nothing starts the process anew.
+/// Notifies the service manager while all threads make progress; without notifications it restarts the process.
 async fn tell_that_we_are_well(shared: Arc<Shared>, manager: Rc<Manager>, every: Duration) {
     loop {
         let phase = *shared.phase.borrow();
@@ -142,7 +142,7 @@ async fn tell_that_we_are_well(shared: Arc<Shared>, manager: Rc<Manager>, every:
     }
 }
 
-/// The names of servers that are looked up with this configuration.
+/// The servers whose names this configuration looks up.
 fn names_of(edition: &Edition) -> Names {
     Names {
         upstreams: edition.upstreams.clone(),
@@ -150,7 +150,7 @@ fn names_of(edition: &Edition) -> Names {
     }
 }
 
-/// Whose credentials are kept with this configuration.
+/// The signers whose credentials this configuration keeps.
 fn credentials_of(edition: &Edition) -> keeping::Wanted {
     keeping::Wanted {
         signers: edition.signers.clone(),
@@ -159,7 +159,7 @@ fn credentials_of(edition: &Edition) -> keeping::Wanted {
     }
 }
 
-/// The servers of upstreams that are looked at with this configuration.
+/// The servers of upstreams that this configuration probes.
 pub(crate) fn looks_of(edition: &Edition) -> Looks {
     Looks {
         upstreams: edition.upstreams.clone(),

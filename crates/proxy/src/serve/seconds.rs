@@ -1,9 +1,9 @@
-//! The state of workers, process, devices and network, once a second, as events of the profile.
+//! Records the state of workers, process, devices and network once a second, as events of the profile.
 //!
-//! A thread of its own reads it, because reading `/proc` may take as long as a hundred requests. If nobody wants a profile it only
-//! wakes up.
+//! A thread of its own reads the state, because reading `/proc` may take as long as a hundred requests. If no profile is wanted, the
+//! thread only wakes up.
 //!
-//! Not known here: who reads them.
+//! Not known here: the readers of the events.
 
 use std::{
     io,
@@ -38,7 +38,7 @@ impl Seconds {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// The system cannot create a thread.
     pub fn start(shared: Arc<Shared>) -> io::Result<Seconds> {
         let (stop, stopped) = channel();
         let thread = thread::Builder::new()
@@ -46,12 +46,12 @@ impl Seconds {
             .spawn(move || {
                 let mut watcher = Watcher::new(shared);
                 let mut due = Instant::now() + SECOND;
-                // A sender that is gone is a stop as well.
+                // A dropped sender means stop, too.
                 while let Err(RecvTimeoutError::Timeout) =
                     stopped.recv_timeout(due.saturating_duration_since(Instant::now()))
                 {
                     watcher.look();
-                    // After a long sleep of the machine, not all the seconds that are missing.
+                    // After the machine has slept, do not make up for the missed seconds.
                     due = (due + SECOND).max(Instant::now());
                 }
             })?;
@@ -67,9 +67,9 @@ impl Seconds {
 
 struct Watcher {
     shared: Arc<Shared>,
-    /// Of each worker, what was read last of its lag.
+    /// The last reading of each worker's lag.
     lags: Vec<lag::Read>,
-    /// Of each store.
+    /// The statistics of each store's device.
     devices: Vec<Option<DeviceStat>>,
 }
 
@@ -87,7 +87,7 @@ impl Watcher {
     fn look(&mut self) {
         let events = Arc::clone(&self.shared.events);
         if !events.are_wanted() {
-            // What was noted last for those who have gone is not for those who come.
+            // Events recorded for subscribers that have gone are not for later ones.
             return events.flush();
         }
         let at_unix_us = events.unix_us();
@@ -159,7 +159,7 @@ impl Watcher {
         ])
     }
 
-    /// What telling and following hints took, if there is a cluster.
+    /// The cost of publishing and following hints, if there is a cluster.
     fn hints(&self) -> Vec<(Gauge, u64)> {
         let counters = self.shared.cluster.as_ref().map(|it| &it.counters);
         present([
@@ -174,7 +174,7 @@ impl Watcher {
         ])
     }
 
-    /// What talking with siblings took: of ICP if it is spoken, of digests if some are fetched.
+    /// The cost of traffic with siblings: ICP if it is used, digests if any are fetched.
     fn siblings(&self) -> Vec<(Gauge, u64)> {
         let icp = self.shared.icp.as_ref().map(|icp| &icp.counters);
         let of_icp = |count: fn(&icp::Counters) -> &AtomicU64| Some(count(icp?).load(Relaxed));
@@ -218,7 +218,7 @@ fn network_gauges() -> Vec<(Gauge, u64)> {
     ])
 }
 
-/// Those that could be read.
+/// The gauges that could be read.
 fn present<const N: usize>(gauges: [(Gauge, Option<u64>); N]) -> Vec<(Gauge, u64)> {
     let known = gauges
         .into_iter()

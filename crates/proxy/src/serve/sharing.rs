@@ -1,4 +1,4 @@
-//! What all threads of a proxy share, as it is before they start.
+//! Composes the state that all threads of a proxy share, before they start.
 //!
 //! Not known here: where stores and configuration come from.
 
@@ -46,20 +46,20 @@ use record::{
 };
 use tls::served::ServedTls;
 
-/// What a start has found of stores.
+/// The stores found at the start.
 pub(crate) struct Found<'a> {
-    /// Those that are open.
+    /// The open stores.
     pub opened: Option<&'a Opened>,
-    /// Those that are not.
+    /// The stores that could not be opened.
     pub absent: Vec<Absent>,
-    /// Without a store: what key hashes are seeded with, if another process has chosen it.
+    /// Without a store: the seed of key hashes, if another process has chosen it.
     pub seed: Option<u64>,
 }
 
-/// What all threads of a proxy share.
+/// The state that all threads of a proxy share.
 ///
 /// # Errors
-/// The system gives no random numbers.
+/// The system provides no random numbers.
 pub(crate) fn shared(
     plan: Plan,
     clock: Clock,
@@ -149,7 +149,7 @@ pub(crate) fn shared(
     })
 }
 
-/// Both tiers of what is stored, empty memory before these stores.
+/// The cache: an empty memory tier before these stores.
 fn cache_of(
     plan: &Plan,
     store: Arc<Set>,
@@ -184,15 +184,15 @@ fn fragment_bytes(opened: &Opened) -> u32 {
     each.max().unwrap_or(0)
 }
 
-/// The most objects that a newcomer may drive out of memory: a front without a store has a bound. (What one with a store does not keep in
-/// memory would be read from its own disk.)
+/// The most objects that one new object may evict from memory. Only a front without a store has this bound. (A front with a store reads
+/// evicted objects from its own disk.)
 fn burst_max(plan: &Plan) -> Option<usize> {
     let cluster = plan.cluster.as_ref();
     let cluster = cluster.filter(|cluster| cluster.front && plan.stores.is_empty())?;
     cluster.replacement_burst.map(|most| most as usize)
 }
 
-/// What decides what is kept on disk; None: everything is.
+/// Decides which objects are stored on disk; `None`: all.
 fn admission(plan: &Plan, opened: Option<&Opened>) -> Option<Mutex<Admission>> {
     let kind = plan.storing.admission;
     if kind == AdmissionKind::All {

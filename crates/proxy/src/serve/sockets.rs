@@ -1,6 +1,6 @@
-//! The sockets of a start: taken over from the process before, or bound.
+//! The sockets at a start: taken over from the previous process, or bound.
 //!
-//! Not known here: who reads them.
+//! Not known here: the readers of the sockets.
 
 use std::net::{self, SocketAddr};
 
@@ -12,19 +12,19 @@ use base::{accepting, listening::Listening};
 use peers::icp::Icp;
 use plan::Plan;
 
-/// The sockets that a plan asks for.
+/// The sockets for a plan.
 pub(super) struct Sockets {
-    /// Of each listener, with its address as it was read: perhaps with port 0.
+    /// The sockets of each listener, with its address as configured, which may have port 0.
     pub listeners: Vec<(SocketAddr, Vec<net::TcpListener>)>,
     pub admin: Option<TcpListener>,
     pub cluster: Option<net::TcpListener>,
     pub icp: Option<Icp>,
-    /// What can be passed on to another process: so far the admin interface's.
+    /// Sockets that can be passed on to another process; at first only the admin interface's.
     pub listening: Listening,
 }
 
 impl Sockets {
-    /// Listens; the plan's addresses get the ports that the system chose.
+    /// Listens. The plan's addresses get the ports that the system chose.
     pub fn open(
         plan: &mut Plan,
         mut from: Option<&mut Predecessor>,
@@ -67,8 +67,8 @@ impl Sockets {
     }
 }
 
-/// Listens with the sockets that another process had, if there are any, and with more if that were fewer. Then its place is not tried
-/// first, and what cannot be bound is done without: workers are dealt connections by the others.
+/// Listens with another process's sockets, if there are any, and binds the missing ones beside them. A socket that cannot be bound is
+/// left out: workers without one get connections from the others.
 fn listen_with(
     mut taken: Vec<net::TcpListener>,
     address: &mut SocketAddr,
@@ -90,7 +90,7 @@ fn listen_with(
     Ok(taken)
 }
 
-/// Listens, with so many sockets; the address gets the port the system chose.
+/// Listens with so many sockets. The address gets the port that the system chose.
 fn listen(address: &mut SocketAddr, sockets: usize) -> Result<Vec<net::TcpListener>, ServeError> {
     let error = |source| ServeError::Listen {
         address: *address,
@@ -103,7 +103,7 @@ fn listen(address: &mut SocketAddr, sockets: usize) -> Result<Vec<net::TcpListen
     Ok(listening)
 }
 
-/// The ICP socket; its address gets the port the system chose.
+/// The ICP socket. Its address gets the port that the system chose.
 fn open_icp(plan: &mut Plan) -> Result<Option<Icp>, ServeError> {
     let icp =
         Icp::open(plan).map_err(|(address, source)| ServeError::Listen { address, source })?;

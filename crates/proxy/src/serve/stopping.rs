@@ -1,4 +1,4 @@
-//! Going down: who asks for it, and how requests in progress end.
+//! Stopping: the signals, and the end of requests in progress.
 
 use std::{io, sync::Arc, thread::JoinHandle, time::Duration};
 
@@ -11,9 +11,9 @@ use tokio::{
 use base::phase::{Phase, Stopper};
 use record::journal::Reopener;
 
-/// How long a stop waits for workers that are told to cut everything: longer than they wait for their disks.
+/// How long a stop waits for workers that were told to cut everything; longer than they wait for their disks.
 const STOP_MAX: Duration = Duration::from_secs(60);
-/// How often it looks.
+/// How often a stop checks for that.
 const STOP_STEP: Duration = Duration::from_millis(5);
 
 /// Signals of the process.
@@ -27,7 +27,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// From now on they do not end the process.
+    /// From now on these signals do not end the process.
     pub(super) fn take() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -39,8 +39,8 @@ impl Signals {
         })
     }
 
-    /// Does what they say: stop, and asked again at once; open the logs anew and, with SIGHUP, reload. SIGQUIT and SIGUSR1 are for those
-    /// who are used to nginx; SIGUSR2 means nothing here, and must not end the process either.
+    /// Carries out the signals: stop (a second one cuts requests), reopen the logs, and with SIGHUP reload. SIGQUIT and SIGUSR1 are for
+    /// operators used to nginx; SIGUSR2 has no meaning here, but must not end the process.
     pub(super) async fn obey(mut self, stopper: Stopper, reopen: Reopener, reload: impl Fn()) {
         loop {
             tokio::select! {
@@ -48,7 +48,7 @@ impl Signals {
                 _ = self.interrupt.recv() => stopper.stop_or_cut(),
                 _ = self.quit.recv() => stopper.stop_or_cut(),
                 _ = self.hang_up.recv() => {
-                    // Also if the configuration is refused: logs are rotated.
+                    // Logs are rotated even if the configuration is refused.
                     reopen.reopen();
                     reload();
                 }
@@ -59,7 +59,7 @@ impl Signals {
     }
 }
 
-/// Lets requests in progress end, and cuts those that take longer than `limit`.
+/// Lets requests in progress end, and cuts requests that take longer than `limit`.
 pub(super) async fn drain(
     limit: Duration,
     phase: &watch::Sender<Phase>,
@@ -96,8 +96,8 @@ pub(super) fn tell_how_they_closed(devices: &[Arc<Device>], closed: Vec<Result<(
     }
 }
 
-/// Waits until each thread has done what it was started for. It may take the kernel longer to end one: a thread whose disk
-/// operations hang ends when they do.
+/// Waits until each thread has finished its work. The kernel may need longer to end a thread: one with hanging disk operations ends
+/// when they do.
 async fn all_ended(threads: &[JoinHandle<()>]) {
     while !threads.iter().all(JoinHandle::is_finished) {
         tokio::time::sleep(STOP_STEP).await;

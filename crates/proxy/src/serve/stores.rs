@@ -1,6 +1,6 @@
-//! The stores of a start: looked at before anybody can connect, opened when all else is prepared.
+//! The stores at a start: looked at before clients can connect, opened after everything else is prepared.
 //!
-//! Not known here: how a store is opened (`cache::opening`), what else a start takes.
+//! Not known here: how a store is opened (`cache::opening`), the other steps of a start.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use cache::opening::{self, Absent, Candidates, Opened};
 use cluster::purges;
 use plan::Plan;
 
-/// What a start has of stores.
+/// The stores of a start.
 pub(super) struct Stores {
-    /// Those that are open.
+    /// The open stores.
     pub opened: Option<Opened>,
-    /// Those that are not.
+    /// The stores that could not be opened.
     pub absent: Vec<Absent>,
-    /// The devices of the process before, until it lets them go.
+    /// The devices of the previous process, until it hands them over.
     pub passed: Vec<Arc<Device>>,
     /// The journal of the cluster's purges.
     pub purges: Option<purges::Opened>,
 }
 
-/// Looks at those of a plan. `None`: the process before has them, and can be followed by one with this plan.
+/// Looks at the stores of a plan. `None`: the previous process has them, and this plan can take them over.
 pub(super) fn look(
     plan: &Plan,
     devices: Option<Vec<Arc<Device>>>,
@@ -40,7 +40,7 @@ pub(super) fn look(
 }
 
 impl Stores {
-    /// Opens them; those of the process before, without marking them as in use.
+    /// Opens the stores. Those of the previous process are not marked as in use yet.
     pub fn open(
         plan: &Plan,
         candidates: Option<Candidates>,
@@ -74,7 +74,7 @@ impl Stores {
         })
     }
 
-    /// Each in words: path, size, what was found.
+    /// A description of each store: path, size, what was found.
     pub fn describe(&self) -> Vec<String> {
         self.opened.as_ref().map(describe).unwrap_or_default()
     }

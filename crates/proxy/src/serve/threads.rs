@@ -1,6 +1,6 @@
-//! Starts the threads that serve: workers, the background thread, the cluster's.
+//! Starts the serving threads: workers, the background thread, the cluster's.
 //!
-//! While another process still serves, all are started that can be without writing anything: the workers. They accept when it has let go.
+//! While another process still serves, only threads that write nothing are started: the workers. They accept once it has handed over.
 //!
 //! Not known here: what a thread does.
 
@@ -25,7 +25,7 @@ use exchange::state::Shared;
 use origin::Tls;
 use record::journal::Journal;
 
-/// What threads are started with.
+/// The inputs for starting threads.
 pub(super) struct Starting<'a> {
     /// The control thread's.
     pub runtime: &'a LocalRuntime,
@@ -34,7 +34,7 @@ pub(super) struct Starting<'a> {
     pub journal: &'a Journal,
 }
 
-/// Threads that run.
+/// The running threads.
 pub(super) struct Threads {
     pub workers: Vec<JoinHandle<()>>,
     pub background: Option<BackgroundThread>,
@@ -42,7 +42,7 @@ pub(super) struct Threads {
 }
 
 impl Starting<'_> {
-    /// Starts all. `from` is taken when nothing can fail any more for which the one before would serve on.
+    /// Starts all threads. `from` is taken at the point after which no failure lets the previous process serve on.
     pub fn all(
         &self,
         stores: Stores,
@@ -149,7 +149,7 @@ impl Starting<'_> {
     }
 }
 
-/// Waits until a thread says that it has come up.
+/// Waits until a thread reports that it has started.
 pub(crate) async fn await_ready(
     ready: oneshot::Receiver<Result<(), String>>,
 ) -> Result<(), ServeError> {

@@ -1,4 +1,4 @@
-//! The workers that have come up on this thread.
+//! The workers that have started on this thread.
 
 use std::{
     cell::RefCell,
@@ -11,12 +11,12 @@ thread_local! {
     static WORKERS: RefCell<Vec<Weak<Worker>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Notes one.
+/// Adds a worker.
 pub fn register(worker: &Rc<Worker>) {
     WORKERS.with_borrow_mut(|workers| workers.push(Rc::downgrade(worker)));
 }
 
-/// Those since the last call.
+/// The workers added since the last call.
 pub fn taken() -> Vec<Weak<Worker>> {
     WORKERS.take()
 }
