@@ -1,13 +1,13 @@
-//! Root's rights are given up.
+//! Gives up root's rights.
 //!
-//! Root may bind low ports and open disks; what comes in from outside should meet a process that may do neither. So a proxy that is
-//! started as root becomes an ordinary user between the two: sockets are bound and stores open, and no thread has been started yet.
-//! Threads inherit what the one before them is; the kernel knows users and capabilities by thread. Afterwards all threads are
-//! looked at ([`verify`]).
+//! Root may bind low ports and open disks; a process that reads input from outside should be allowed to do neither. So a proxy started
+//! as root becomes an ordinary user in between: after sockets were bound and stores opened, and before a thread was started. A thread
+//! inherits the rights of the thread that starts it, and the kernel keeps users and capabilities for each thread. Afterwards all
+//! threads are checked ([`verify`]).
 //!
-//! What is opened later is opened by the user: logs, the journal of a cluster. That way a log that can be opened at the start can also be
-//! opened anew when it is rotated. A device that is set aside stays open, so it comes back without root. A listener below port 1024 that
-//! is added later cannot be bound.
+//! The user opens all later files: logs, the journal of a cluster. So a log that can be opened at the start can also be opened again when
+//! it is rotated. A device that is set aside stays open, so it comes back without root's rights. A listener below port 1024 that is added
+//! later cannot be bound.
 //!
 //! Not known here: names of users (`loligo::config`).
 
@@ -23,35 +23,35 @@ use plan::User;
 /// Bits that a set of capabilities has.
 const CAPABILITIES: u32 = 64;
 
-/// Why root's rights are still there.
+/// Why root's rights could not be given up.
 #[derive(Debug, thiserror::Error)]
 pub enum UserError {
-    /// A step.
+    /// A step failed.
     #[error("user = \"{user}\": {step}: {source}; {hint}")]
     Step {
-        /// Whom it should become.
+        /// The user to become.
         user: String,
-        /// What failed.
+        /// The step that failed.
         step: &'static str,
         /// Why.
         source: io::Error,
-        /// What to do.
+        /// What the operator can do.
         hint: &'static str,
     },
-    /// A thread that is not what it should be.
+    /// A thread has other rights than it should.
     #[error("user = \"{user}\": a thread kept more rights: {line:?} in its status")]
     Kept {
-        /// Whom it should be.
+        /// The user that the thread should have.
         user: String,
         /// The line of `/proc/self/task/*/status`.
         line: String,
     },
 }
 
-/// Becomes this user, with its group alone, without any capability and without a way to get one. The only thread must call it.
+/// Becomes this user, with only its group, without capabilities and without a way to get any. Only a process with one thread may call this.
 ///
 /// # Errors
-/// A step failed; the process may be something in between and must end.
+/// A step failed. The process may have only part of the rights and must end.
 pub fn become_user(user: &User) -> Result<(), UserError> {
     let failed = |step, hint| {
         move |source: io::Error| UserError::Step {
@@ -80,7 +80,7 @@ pub fn become_user(user: &User) -> Result<(), UserError> {
     thread::set_thread_res_gid(gid, gid, gid)
         .map_err(to_io)
         .map_err(failed("its group", may_not))?;
-    // The kernel empties the sets of effective, permitted and ambient capabilities with that.
+    // This also empties the sets of effective, permitted and ambient capabilities.
     thread::set_thread_res_uid(uid, uid, uid)
         .map_err(to_io)
         .map_err(failed("its number", may_not))?;
@@ -95,12 +95,12 @@ pub fn become_user(user: &User) -> Result<(), UserError> {
         .map_err(failed("its capabilities", may_not))
 }
 
-/// What no program started from here may ever have. Without the right to do so it is left alone: `no_new_privs` has the same effect.
+/// Empties the bounding set of capabilities, for programs started from here. Skipped without that right: `no_new_privs` has the same effect.
 fn forget_bounding_set() -> io::Result<()> {
     for bit in 0..CAPABILITIES {
         match thread::remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << bit))
         {
-            // The kernel knows no more of them.
+            // Beyond the kernel's last capability.
             Ok(()) | Err(Errno::INVAL) => {}
             Err(Errno::PERM) => return Ok(()),
             Err(error) => return Err(error.into()),
@@ -114,17 +114,17 @@ fn threads() -> usize {
     fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
 }
 
-/// Looks whether every thread is that user and nothing more. Without `/proc` there is nothing to look at.
+/// Checks that every thread belongs to the user and has no other rights. Does nothing without `/proc`.
 ///
 /// # Errors
-/// One is not.
+/// A thread does not.
 pub fn verify(user: &User) -> Result<(), UserError> {
     let tasks = fs::read_dir("/proc/self/task")
         .into_iter()
         .flatten()
         .flatten();
     for task in tasks {
-        // It may have ended meanwhile.
+        // The thread may have ended meanwhile.
         let Ok(status) = fs::read_to_string(task.path().join("status")) else {
             continue;
         };
@@ -136,7 +136,7 @@ pub fn verify(user: &User) -> Result<(), UserError> {
     Ok(())
 }
 
-/// The line of a thread's status that says more than it should.
+/// The line of a thread's status that shows other rights than the user's.
 fn kept<'a>(status: &'a str, user: &User) -> Option<&'a str> {
     let all = |words: &str, number: u32| {
         words

@@ -1,8 +1,8 @@
 //! A worker thread: one runtime, its connections, its ring.
 //!
-//! It accepts connections on sockets of its own, or is dealt them by a worker that has more (`accepting`); from then on a
-//! connection never leaves its worker. A tick every tenth of a second writes out clusters that have waited long
-//! enough, ends waits that are over due, and once a second lets go of what has grown old.
+//! It accepts connections on its own sockets, or gets them from a worker that has more (`accepting`); from then on a connection stays with
+//! its worker. A tick every tenth of a second writes clusters that have waited long enough, ends overdue waits, and once a second does
+//! housekeeping.
 
 mod connections;
 
@@ -38,19 +38,19 @@ use record::{events::Events, journal::JournalWriter, lag, metrics::Counters};
 const TICK: Duration = Duration::from_millis(100);
 const TICKS_A_SECOND: u32 = 10;
 
-/// What a worker is started with.
+/// The inputs of a worker.
 pub struct Start {
-    /// What all share.
+    /// The state that all workers share.
     pub shared: Arc<Shared>,
-    /// Which worker.
+    /// The worker's number.
     pub index: usize,
-    /// How the stores' devices are read and written.
+    /// The I/O engine of the stores' devices.
     pub engine: EngineKind,
-    /// Its end of the journal.
+    /// The worker's end of the journal.
     pub journal: JournalWriter,
-    /// What others deal to it,
+    /// Connections that other workers deal to this one.
     pub dealt: mpsc::Receiver<Dealt>,
-    /// and the way to them.
+    /// Deals connections to other workers.
     pub dealers: Dealers,
 }
 
@@ -96,7 +96,7 @@ impl Start {
     }
 }
 
-/// Starts a worker; its readiness, or why it could not start, comes back.
+/// Starts a worker. `ready` receives its readiness, or why it could not start.
 pub fn spawn(
     start: Start,
     ready: oneshot::Sender<Result<(), String>>,
@@ -116,7 +116,7 @@ pub fn spawn(
         })
 }
 
-/// A worker on this thread's runtime, until the process stops.
+/// Runs a worker on this thread's runtime until the process stops.
 pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
     let disk = match start.disk() {
         Ok(disk) => disk,
@@ -139,7 +139,7 @@ pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
     #[cfg(feature = "simulation")]
     crate::simulation::workers::register(&worker);
     let connections = Rc::new(Connections::new(Rc::clone(&worker), start.dealers));
-    // Before the first edition is taken over, so that none after it is missed.
+    // Subscribe before adopting the first edition, so that no later one is missed.
     let editions = shared.editions.subscribe();
     if !begin(&connections, ready).await {
         return;
@@ -156,7 +156,7 @@ pub async fn run(start: Start, ready: oneshot::Sender<Result<(), String>>) {
     worker.every_second();
 }
 
-/// Accepts, as soon as workers may. False: it cannot.
+/// Adopts the first edition as soon as workers may accept. False: that failed.
 async fn begin(connections: &Rc<Connections>, ready: oneshot::Sender<Result<(), String>>) -> bool {
     let mut doors = connections.worker.shared.doors.subscribe();
     if *doors.borrow_and_update() {
@@ -165,7 +165,7 @@ async fn begin(connections: &Rc<Connections>, ready: oneshot::Sender<Result<(), 
         let _ = ready.send(followed);
         return has_begun;
     }
-    // Another process still serves. Whatever could fail here has succeeded.
+    // Another process still serves. All steps of this worker that can fail have succeeded.
     let _ = ready.send(Ok(()));
     let _ = doors.wait_for(|are_open| *are_open).await;
     if let Err(error) = connections.follow() {
@@ -174,7 +174,7 @@ async fn begin(connections: &Rc<Connections>, ready: oneshot::Sender<Result<(), 
     true
 }
 
-/// Takes connections and does what is due, until the process drains and all has ended.
+/// Serves connections and does periodic work, until the process drains and all connections and fetches have ended.
 async fn serve(
     connections: &Rc<Connections>,
     mut dealt: mpsc::Receiver<Dealt>,
@@ -188,7 +188,7 @@ async fn serve(
     let (mut is_draining, mut drains_since) = (false, None);
     loop {
         tokio::select! {
-            // In this order, so that no flood of connections keeps the tick waiting.
+            // In this order, so that a flood of connections cannot delay the tick.
             biased;
             _ = tick.tick() => {
                 connections.clear_away();
@@ -205,7 +205,7 @@ async fn serve(
                 }
             }
             Some(new) = dealt.recv() => connections.take_dealt(new),
-            // Only now is each end of one worth a wake-up; before, the tick clears away what has ended.
+            // Only during a drain does the end of a connection need a wake-up; otherwise the tick removes ended ones.
             () = connections.one_ended(), if is_draining && !connections.is_empty() => {}
         }
         let now = *phase.borrow();
@@ -225,11 +225,11 @@ async fn serve(
     }
 }
 
-/// What is due at each tick, and what at some of them.
+/// The work of each tick, and of each second.
 struct Due {
     worker: Rc<Worker>,
     ticks: u32,
-    /// Of the first worker: it looks for all.
+    /// Present in the first worker, which probes for all.
     probes: Option<Probes>,
 }
 
@@ -264,7 +264,7 @@ impl Due {
     }
 }
 
-/// Notes how late this worker's timers are, while that is wanted.
+/// Records how late this worker's timers are, while a profile is wanted.
 async fn measure_lag(events: Arc<Events>, counters: Arc<Counters>) {
     loop {
         if !events.are_wanted() {

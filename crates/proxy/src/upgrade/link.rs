@@ -1,9 +1,9 @@
-//! The link between a process and the one that takes its place: messages, and descriptors with them.
+//! The link between a process and the one that replaces it: messages, and file descriptors with them.
 //!
-//! A message is four bytes of length, one byte that says how many descriptors come with it, and JSON. Both ends are the same user's
-//! processes, one started by the other on a pair of sockets that nobody else can reach; a message that cannot be read ends the upgrade.
+//! A message is four bytes of length, one byte with the number of its descriptors, and JSON. Both ends are processes of one user, one
+//! started by the other with a socket pair that no other process can reach. A malformed message ends the upgrade.
 //!
-//! Blocking: each end has a thread for it, and every wait has a limit. Not known here: what is said, and when.
+//! Blocking: each end has a thread for the link, and every wait has a limit. Not known here: the order of the messages.
 //! Limits: [`MESSAGE_BYTES_MAX`]; [`DESCRIPTORS_MAX`] in one message.
 
 use std::{
@@ -26,13 +26,13 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The longest message. The list of what an old process still reads may be long: 65,536 places of some twenty bytes.
+/// The longest message. The list of chunks that an old process still reads may be long: 65,536 entries of some twenty bytes.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
-/// Descriptors with one message; the kernel takes 253.
+/// The most descriptors of a message; the kernel permits 253.
 pub const DESCRIPTORS_MAX: usize = 128;
-/// Before each message: its length, and the number of its descriptors.
+/// The head of each message: its length, and the number of its descriptors.
 const HEAD_BYTES: usize = 5;
-/// How long the other end may take to read what is sent.
+/// How long the other end may take to read a message.
 const SEND_MAX: Duration = Duration::from_secs(10);
 
 /// A link.
@@ -43,19 +43,19 @@ pub struct Link {
     descriptors: VecDeque<OwnedFd>,
 }
 
-/// What came.
+/// The result of waiting for a message.
 #[derive(Debug)]
 pub enum Came<T> {
     /// A message, with its descriptors.
     Message(T, Vec<OwnedFd>),
     /// The other end was closed: its process has ended, or has given up.
     End,
-    /// Nothing in time.
+    /// Nothing came in time.
     Nothing,
 }
 
 impl Link {
-    /// Over this socket.
+    /// A link over this socket.
     pub fn new(stream: UnixStream) -> io::Result<Link> {
         stream.set_nonblocking(false)?;
         stream.set_write_timeout(Some(SEND_MAX))?;
@@ -94,10 +94,10 @@ impl Link {
         stream.write_all(&text)
     }
 
-    /// The next message, or what there is instead after so long.
+    /// Waits for the next message, at most for `longest`.
     ///
     /// # Errors
-    /// What came is no message.
+    /// The bytes received are not a message.
     pub fn receive<T: for<'de> Deserialize<'de>>(
         &mut self,
         longest: Duration,
@@ -242,7 +242,7 @@ mod tests {
         (&from.stream).write_all(&[255; 5]).unwrap();
         to.receive::<String>(LONG).unwrap_err();
         let (from, mut to) = pair();
-        // It says that a descriptor comes along, and none does.
+        // The head announces a descriptor, but none comes.
         (&from.stream)
             .write_all(&[2, 0, 0, 0, 1, b'"', b'"'])
             .unwrap();

@@ -1,4 +1,4 @@
-//! Another process takes our place, without a request that fails and without an empty store.
+//! Another process replaces this one, without failing a request and without an empty store.
 //!
 //! ```text
 //!   the old process (`successor`)                  the new one, which it starts (`predecessor`)
@@ -16,23 +16,23 @@
 //!   Drained, ends
 //! ```
 //!
-//! *Before Go* the new process writes nothing to the stores. If it ends, or is refused, or takes too long, the old one thaws its stores and
-//! serves on. If the old one ends, the new one goes on alone: what it has read is what a clean stop leaves, and whatever was not in that
-//! was never acknowledged. That the old one has ended, and has not only closed the link, is what the kernel says of the process.
+//! *Before Go* the new process writes nothing to the stores. If it ends, refuses, or takes too long, the old process thaws its stores and
+//! continues to serve. If the old process ends, the new one continues alone: the stores are as after a clean stop, and anything missing
+//! was never acknowledged. A closed link does not prove that the old process has ended; the new one asks the kernel.
 //!
-//! *With Go* the stores are the new one's. The old one has stopped serving what is stored before it says so, because a purge that the new
-//! one acknowledges does not reach it. A listening socket is one for both, so whoever connects meanwhile waits in its queue.
+//! *With Go* the stores belong to the new process. The old one has stopped serving stored responses before, because purges that the new
+//! one acknowledges do not reach it. Both share the listening sockets, so clients that connect in between wait in the queue.
 //!
-//! *After Go* the old process only ends what it has begun. Invalidations go to the new one, which makes them durable, before they are
-//! acknowledged. Places that its answers read are not overwritten until it has ended.
+//! *After Go* the old process only completes what it has begun. Its invalidations go to the new process, which makes them durable before
+//! they are acknowledged. Chunks that its answers read are not overwritten until it has ended.
 //!
-//! A purge that comes between Frozen and Go holds at once, waits, and is acknowledged after it was committed (if the stores were
-//! thawed) or told.
+//! A purge between Frozen and Go takes effect at once and waits. It is acknowledged after it was committed (if the stores were thawed) or
+//! told to the new process.
 //!
-//! Bounds: one upgrade at a time, and none while the process before the last still drains; so there are two processes at most. Each wait for
-//! a word has a limit, named where it is waited for.
+//! Bounds: one upgrade at a time, and none while the previous process still drains; so there are at most two processes. Each wait for a
+//! message has a limit, named at the wait.
 //!
-//! Not known here: how a process is started, what an executable is (`loligo`).
+//! Not known here: how a process is started, which executable (`loligo`).
 
 pub mod link;
 pub mod predecessor;
@@ -45,25 +45,25 @@ use device::Passport;
 use serde::{Deserialize, Serialize};
 use store::{KeyHash, Told};
 
-/// Both must speak the same.
+/// Version of the protocol; both processes must have the same.
 const PROTOCOL: u32 = 1;
 
-/// What is said.
+/// A message.
 #[derive(Serialize, Deserialize, Debug)]
 enum Word {
     Hello(Hello),
     Offer(Offer),
-    /// Some of the descriptors that the offer names, in its order: first sockets, then devices.
+    /// Some of the descriptors named by the offer, in its order: first sockets, then devices.
     Descriptors,
     Prepared,
-    /// By either: the old process serves on.
+    /// From either process: the old one continues to serve.
     Refused(String),
     Frozen,
     Ready,
     Go(Go),
     Serving,
     Tell(Vec<Said>),
-    /// Are they durable?
+    /// Are the invalidations durable?
     Told(bool),
     Drained,
 }
@@ -87,7 +87,7 @@ impl Word {
     }
 }
 
-/// Who comes.
+/// Identifies a process.
 #[derive(Serialize, Deserialize, Debug)]
 struct Hello {
     protocol: u32,
@@ -117,20 +117,20 @@ impl Hello {
     }
 }
 
-/// What there is to take over.
+/// The sockets and stores to take over.
 #[derive(Serialize, Deserialize, Debug)]
 struct Offer {
     from: Hello,
     sockets: Vec<OfferedSockets>,
     stores: Vec<OfferedStore>,
-    /// Without a store: what key hashes are seeded with, so that invalidations can be told.
+    /// Without a store: the seed of key hashes, so that invalidations can be told by hash.
     hash_seed: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize, Debug)]
 struct OfferedSockets {
     is_admin: bool,
-    /// As it is in the configuration.
+    /// The address in the configuration.
     configured: SocketAddr,
     count: usize,
 }
@@ -165,14 +165,14 @@ impl OfferedStore {
     }
 }
 
-/// The stores change hands.
+/// Hands the stores over.
 #[derive(Serialize, Deserialize, Debug)]
 struct Go {
-    /// For each store: first chunk and number of chunks of what the old process still reads.
+    /// For each store: first chunk and number of chunks of each extent that the old process still reads.
     held: Vec<Vec<(u32, u32)>>,
 }
 
-/// An invalidation.
+/// An invalidation told to the new process.
 #[derive(Serialize, Deserialize, Debug)]
 enum Said {
     Key(u64),

@@ -1,9 +1,9 @@
-//! The new process: it takes over from the one that has started it.
+//! The new process: takes over from the process that has started it.
 //!
-//! All of it but the last part comes before this process serves, so it waits blocking, on the control thread. What comes afterwards
-//! (invalidations that the old process still makes) has a thread. See [`super`] for the order and why it is safe.
+//! Everything but the last part happens before this process serves, so it blocks the control thread. The last part (invalidations that
+//! the old process still makes) has a thread. See [`super`] for the order and why it is safe.
 //!
-//! Limits: [`OFFER_MAX`], [`FROZEN_MAX`] and [`GO_MAX`] for words of the old process; [`GONE_MAX`] until the kernel says that it has ended.
+//! Limits: [`OFFER_MAX`], [`FROZEN_MAX`] and [`GO_MAX`] for messages of the old process; [`GONE_MAX`] for its end.
 
 use std::{
     collections::VecDeque,
@@ -35,41 +35,41 @@ use cache::{Cache, predicate::Predicate};
 use exchange::state::Shared;
 use plan::Plan;
 
-/// How long the old process may take to say what there is.
+/// How long the old process may take to offer its sockets and stores.
 const OFFER_MAX: Duration = Duration::from_secs(60);
-/// How long it may take to freeze its stores, and somewhat more: it knows better when it is too late.
+/// How long the old process may take to freeze its stores; more than its own limit, so that it gives up first.
 const FROZEN_MAX: Duration = Duration::from_secs(60);
-/// How long it may take to let them go.
+/// How long the old process may take to hand its stores over.
 const GO_MAX: Duration = Duration::from_secs(60);
-/// How long a process may take to end after its sockets have.
+/// How long a process may take to end after its sockets were closed.
 const GONE_MAX: Duration = Duration::from_secs(10);
 /// How long an invalidation may take to become durable.
 const DURABLE_MAX: Duration = Duration::from_secs(9);
-/// How often the thread looks whether this process still runs.
+/// How long the thread waits at a time for a message.
 const STEP: Duration = Duration::from_secs(1);
 
-/// The process whose place we take.
+/// The process that this one replaces.
 #[derive(Debug)]
 pub struct Predecessor {
     link: Link,
     offer: Offer,
     sockets: Vec<(bool, SocketAddr, Vec<TcpListener>)>,
     devices: Vec<OwnedFd>,
-    /// Tells when it has ended.
+    /// Readable when that process has ended.
     process: Option<OwnedFd>,
 }
 
-/// What was taken over.
+/// The result of taking over.
 pub(crate) struct Taken {
-    /// For each store: what the old process still reads.
+    /// For each store: the chunks that the old process still reads.
     pub held: Vec<Vec<HeldChunks>>,
 }
 
 impl Predecessor {
-    /// Speaks to the process that has started this one.
+    /// Connects to the process that has started this one.
     ///
     /// # Errors
-    /// It does not answer, or speaks otherwise.
+    /// That process does not answer, or has another protocol.
     pub fn meet(stream: UnixStream) -> Result<Predecessor, String> {
         let mut link = Link::new(stream).map_err(|error| error.to_string())?;
         step::at(Step::NewBegins);
@@ -109,18 +109,18 @@ impl Predecessor {
         })
     }
 
-    /// Where its stores are.
+    /// The paths of the old process's stores.
     pub fn store_paths(&self) -> Vec<PathBuf> {
         let stores = self.offer.stores.iter();
         stores.map(|store| store.path.clone()).collect()
     }
 
-    /// Tells it why this process does not take over: it serves on.
+    /// Tells the old process why this one does not take over; the old one continues to serve.
     pub fn refuse(&self, why: &str) {
         let _ = self.link.send(&Word::Refused(why.to_owned()), &[]);
     }
 
-    /// Can this configuration be taken over to?
+    /// Can this configuration take over from the old process?
     pub(crate) fn check(&self, plan: &Plan) -> Result<(), String> {
         if plan.cluster.is_some() {
             return Err("a member of a cluster is upgraded by a restart".to_owned());
@@ -137,12 +137,12 @@ impl Predecessor {
         Ok(())
     }
 
-    /// What key hashes are seeded with, if there is no store that says it.
+    /// The seed of key hashes, if there is no store that has it.
     pub(crate) fn hash_seed(&self) -> Option<u64> {
         self.offer.hash_seed
     }
 
-    /// The sockets of an address, as it is in the configuration; none if the old process does not listen there.
+    /// The sockets of a configured address; none if the old process does not listen there.
     pub(crate) fn sockets(&mut self, is_admin: bool, configured: SocketAddr) -> Vec<TcpListener> {
         let wanted = |(of_admin, address, _): &(bool, SocketAddr, Vec<TcpListener>)| {
             *of_admin == is_admin && *address == configured
@@ -153,7 +153,7 @@ impl Predecessor {
         }
     }
 
-    /// All is prepared that does not need the stores. They are as after a clean stop when this returns, and must not be written to.
+    /// Call when everything is prepared that does not need the stores. On return they are as after a clean stop, and must not be written to.
     pub(crate) fn freeze(&mut self) -> Result<Vec<Arc<Device>>, String> {
         let devices = std::mem::take(&mut self.devices);
         let devices = devices
@@ -173,7 +173,7 @@ impl Predecessor {
         }
     }
 
-    /// All is ready. The stores are ours when this returns.
+    /// Call when everything is ready. On return the stores belong to this process.
     pub(crate) fn take_over(&mut self, devices: &[Arc<Device>]) -> Result<Taken, String> {
         step::at(Step::NewIsReady);
         self.say(&Word::Ready)
@@ -181,7 +181,7 @@ impl Predecessor {
         let held = match self.link.receive::<Word>(GO_MAX) {
             Ok(Came::Message(Word::Go(go), _)) => go.held,
             Ok(Came::Message(word, _)) => return Err(unexpected(word, "Go")),
-            // It has frozen its stores and ended: nothing of it is left that could write or read.
+            // The old process has frozen its stores and ended, so it can neither write nor read.
             Ok(Came::End) if self.has_ended() => {
                 tracing::warn!(
                     "the old process has ended before it had handed everything over; going on without it"
@@ -203,7 +203,7 @@ impl Predecessor {
         })
     }
 
-    /// Has the old process ended, or does it within a moment?
+    /// Has the old process ended, or does it end within [`GONE_MAX`]?
     fn has_ended(&self) -> bool {
         let Some(process) = &self.process else {
             return false;
@@ -216,7 +216,7 @@ impl Predecessor {
         matches!(poll(&mut fds, Some(&longest)), Ok(ready) if ready > 0)
     }
 
-    /// Clients are served. What the old process still invalidates is invalidated here.
+    /// Call when clients are served. Carries out the old process's further invalidations here.
     ///
     /// # Errors
     /// No thread can be started.
@@ -259,7 +259,7 @@ impl Predecessor {
                     };
                     let _ = self.say(&Word::Told(is_durable));
                 }
-                // What it read is of no use to it any more, however it ended.
+                // The old process no longer reads the stores, whichever way it ended.
                 Ok(Came::Message(Word::Drained, _)) => return,
                 Ok(Came::End) => {
                     self.has_ended();
@@ -284,7 +284,7 @@ impl Predecessor {
     }
 }
 
-/// Does here what the old process has done. `None`: not all of it was possible.
+/// Carries out the old process's invalidations here. `None`: not all of them were possible.
 fn invalidate(
     cache: &Cache,
     clock: &Clock,
@@ -299,7 +299,7 @@ fn invalidate(
             Told::Matching { kind, pattern } => Predicate::decode(kind, &pattern)
                 .and_then(|predicate| cache.invalidate_matching(&predicate, now).ok()),
         };
-        // The others are carried out all the same.
+        // Carry out the other ones nevertheless.
         all = all.zip(handles).map(|(mut all, handles)| {
             all.push(handles);
             all

@@ -1,11 +1,11 @@
-//! The steps of an upgrade by name, and a place at each of them where a test may hold a process.
+//! The steps of an upgrade by name, at each of which a test can hold a process.
 //!
-//! `cargo xtask torture --upgrade` kills either process at each step, and a step may take less than a millisecond. So a process whose
-//! environment has [`VARIABLE`] stops at a step for which there is a file of the step's name in the directory that the variable names. It
-//! writes a file `NAME.held` there and goes on when the first one is gone. Without the variable a step costs one look at the environment, and
-//! an upgrade has some twenty of them.
+//! `cargo xtask torture --upgrade` kills either process at each step, and a step may take less than a millisecond. So a process with
+//! [`VARIABLE`] in its environment stops at a step if the directory in that variable has a file of the step's name. The process writes a
+//! file `NAME.held` there and continues once the first file is gone. Without the variable, a step costs one read of the environment, and
+//! an upgrade has some twenty steps.
 //!
-//! Limits: [`HELD_MAX`], well below what either process waits for the other.
+//! Limits: [`HELD_MAX`], well below the time that either process waits for the other.
 
 use std::{
     path::Path,
@@ -21,14 +21,14 @@ const LOOK_EVERY: Duration = Duration::from_micros(500);
 
 macro_rules! steps {
     ($($(#[$doc:meta])* $step:ident $name:literal)*) => {
-        /// Where a process is when it has not yet done what comes next: those of the old one first, each in the order in which they come.
+        /// A point in an upgrade, named after the next action: first the old process's points, then the new one's, each in their order.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum Step {
             $($(#[$doc])* $step,)*
         }
 
         impl Step {
-            /// How a step is called.
+            /// The step's name.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Step::$step => $name,)*
@@ -39,45 +39,45 @@ macro_rules! steps {
 }
 
 steps! {
-    /// It was asked for an upgrade, and has started nobody.
+    /// An upgrade was requested; no process was started.
     OldStarts "old-starts"
-    /// Hello has come; nothing was offered.
+    /// Hello has arrived; nothing was offered.
     OldOffers "old-offers"
-    /// Prepared has come; the stores take writes.
+    /// Prepared has arrived; the stores accept writes.
     OldFreezes "old-freezes"
-    /// The stores are frozen; the other has not heard it.
+    /// The stores are frozen; Frozen was not sent.
     OldHasFrozen "old-has-frozen"
-    /// The other has heard it and reads the stores.
+    /// Frozen was sent; the new process reads the stores.
     OldWaits "old-waits"
-    /// Ready has come; nothing that is stored is served any more, and Go was not said.
+    /// Ready has arrived; no stored response is served any more, and Go was not sent.
     OldLetsGo "old-lets-go"
-    /// Go was said; this process still accepts.
+    /// Go was sent; this process still accepts.
     OldStops "old-stops"
-    /// It does not accept any more; Serving has not come.
+    /// This process does not accept any more; Serving has not arrived.
     OldDrains "old-drains"
-    /// Serving has come; nobody was told, and requests under way go on.
+    /// Serving has arrived; no invalidation was told, and requests are in progress.
     OldTells "old-tells"
-    /// Nothing was said.
+    /// Nothing was sent.
     NewBegins "new-begins"
-    /// All descriptors have come; the configuration was not read.
+    /// All descriptors have arrived; the configuration was not read.
     NewHasAll "new-has-all"
-    /// It listens where it should; Prepared was not said.
+    /// The process listens on its addresses; Prepared was not sent.
     NewPrepares "new-prepares"
-    /// Frozen has come; the stores were not read.
+    /// Frozen has arrived; the stores were not read.
     NewReads "new-reads"
-    /// They were read and workers started; Ready was not said.
+    /// The stores were read and the workers started; Ready was not sent.
     NewIsReady "new-is-ready"
-    /// Go has come; the stores are not marked as in use.
+    /// Go has arrived; the stores are not marked as in use.
     NewMarks "new-marks"
-    /// They are; nobody is accepted.
+    /// The stores are marked as in use; no connection is accepted.
     NewOpens "new-opens"
-    /// It accepts; Serving was not said.
+    /// This process accepts; Serving was not sent.
     NewServes "new-serves"
-    /// Serving was said; the old process may still tell.
+    /// Serving was sent; the old process may still tell invalidations.
     NewListens "new-listens"
 }
 
-/// A process has come to this step.
+/// Called at each step; holds the process if a test asks for that.
 pub fn at(step: Step) {
     tracing::debug!("upgrade: {}", step.name());
     if let Some(dir) = std::env::var_os(VARIABLE) {

@@ -1,9 +1,9 @@
-//! The old process: it starts the one that takes its place, hands everything over, and ends.
+//! The old process: starts the process that replaces it, hands over, and ends.
 //!
-//! A thread does it, since its waits are blocking; requests go on meanwhile. See [`super`] for the order and why it is safe.
+//! A thread does this, since its waits block; requests continue meanwhile. See [`super`] for the order and why it is safe.
 //!
-//! Limits: [`RELOAD_MAX`] for a reload that is under way, [`START_MAX`] for the start of the new process, [`FREEZE_MAX`], [`READY_MAX`], [`SERVING_MAX`]; [`TOLD_MAX`] for an
-//! invalidation that is told.
+//! Limits: [`RELOAD_MAX`] for a reload in progress, [`START_MAX`] for the start of the new process, [`FREEZE_MAX`], [`READY_MAX`],
+//! [`SERVING_MAX`]; [`TOLD_MAX`] for an invalidation told to the new process.
 
 use std::{
     io,
@@ -29,30 +29,30 @@ use base::upgrades::{Outcome, lock};
 use base::{clock::unix_ms, notify::Manager, phase::Stopper};
 use exchange::state::Shared;
 
-/// How long an upgrade waits for the end of a reload. Where one follows the other there is a pause between two.
+/// How long an upgrade waits for the end of reloads. Between two successive reloads there is a pause.
 const RELOAD_MAX: Duration = Duration::from_secs(10);
-/// How often it looks: more often than such a pause is long.
+/// How often an upgrade checks for that end: more often than such a pause is long.
 const RELOAD_STEP: Duration = Duration::from_millis(5);
-/// How long the new process may take to read its configuration and to listen where it wants.
+/// How long the new process may take to read its configuration and to listen on its addresses.
 const START_MAX: Duration = Duration::from_secs(60);
 /// How long the disks may take for the last writes and a checkpoint.
 const FREEZE_MAX: Duration = Duration::from_secs(30);
 /// How long the new process may take to read the stores. Nothing is stored meanwhile, and purges wait.
 const READY_MAX: Duration = Duration::from_secs(60);
-/// How long it may take to mark them and to accept. Nobody is served meanwhile.
+/// How long the new process may take to mark the stores and to accept. No client is served meanwhile.
 const SERVING_MAX: Duration = Duration::from_secs(60);
-/// How long it may take to make an invalidation durable.
+/// How long the new process may take to make an invalidation durable.
 const TOLD_MAX: Duration = Duration::from_secs(10);
-/// How often it is looked whether this process is asked to end.
+/// How often to check whether this process is asked to end.
 const STEP: Duration = Duration::from_millis(50);
-/// How often it is looked whether the stores are frozen.
+/// How often to check whether the stores are frozen.
 const FREEZE_STEP: Duration = Duration::from_millis(1);
-/// How often it is looked whether there is something to tell, if nothing has rung.
+/// How often to check for invalidations to tell, if no wake-up has come.
 const TELL_STEP: Duration = Duration::from_millis(20);
-/// How long a process may take to end after its sockets have.
+/// How long a process may take to end after its sockets were closed.
 const ENDED_MAX: Duration = Duration::from_secs(1);
 
-/// Starts one, and waits for what comes of it.
+/// Starts an upgrade, and waits for its outcome.
 pub async fn ask(shared: Arc<Shared>) -> Outcome {
     let this = &shared.upgrades;
     let deadline = Instant::now() + RELOAD_MAX;
@@ -104,7 +104,7 @@ fn may_begin(shared: &Shared) -> Result<(), String> {
     Err(why_not.to_owned())
 }
 
-/// The conversation.
+/// The conversation with the new process.
 struct Talk<'a> {
     shared: &'a Shared,
     link: Link,
@@ -133,7 +133,7 @@ fn run(shared: &Arc<Shared>, answer: oneshot::Sender<Outcome>) {
             return;
         }
     };
-    // From here on there is no way back.
+    // From here on the upgrade cannot be undone.
     step::at(Step::OldStops);
     Stopper(shared.phase.clone()).stop();
     step::at(Step::OldDrains);
@@ -170,7 +170,7 @@ fn run(shared: &Arc<Shared>, answer: oneshot::Sender<Outcome>) {
     talk.tell_until_drained();
 }
 
-/// Who has it now, and since when.
+/// The process that has taken over, and the times of the hand-over.
 struct Gone {
     pid: u32,
     version: String,
@@ -192,7 +192,7 @@ impl<'a> Talk<'a> {
         })
     }
 
-    /// Up to the word after which the stores are the other's.
+    /// The steps up to Go, after which the stores belong to the new process.
     fn hand_over(&mut self) -> Result<Gone, String> {
         let shared = self.shared;
         let Word::Hello(hello) =
@@ -220,7 +220,7 @@ impl<'a> Talk<'a> {
             held: held.into_iter().map(of_store).collect(),
         });
         if let Err(why) = self.say(&go) {
-            // It has not got all of the word, so it has not taken anything over.
+            // The new process has not received all of Go, so it has not taken over.
             shared.take_back();
             return Err(why);
         }
@@ -237,7 +237,7 @@ impl<'a> Talk<'a> {
         sent.map_err(|error| format!("the new process cannot be spoken to: {error}"))
     }
 
-    /// The word that is expected; else why there is none.
+    /// Waits for a message. `Err`: why it has not arrived.
     fn expect(
         &mut self,
         longest: Duration,
@@ -284,7 +284,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Says what there is, and passes it on.
+    /// Sends the offer, and passes on the descriptors.
     fn offer(&self) -> io::Result<()> {
         let shared = self.shared;
         let passed = shared.listening.pass_on()?;
@@ -318,7 +318,7 @@ impl<'a> Talk<'a> {
         Ok(())
     }
 
-    /// Leaves the disks as a clean stop would.
+    /// Brings the disks to the state of a clean stop.
     fn freeze(&self) -> Result<(), String> {
         let shared = self.shared;
         let deadline = Instant::now() + FREEZE_MAX;
@@ -332,7 +332,7 @@ impl<'a> Talk<'a> {
                 let written =
                     device.is_some_and(|it| it.write_all_sync(write.offset, &write.data).is_ok());
                 let id = write.id;
-                // Its buffer goes back to the store.
+                // Dropping the write returns its buffer to the store.
                 drop(write);
                 store.write_done(id, written, unix_ms());
             }
@@ -353,10 +353,10 @@ impl<'a> Talk<'a> {
         Ok(())
     }
 
-    /// All goes on as before.
+    /// Gives up the upgrade: this process continues as before.
     fn give_up(&mut self, why: &str) {
         let shared = self.shared;
-        // Before the stores are thawed: the other may still be there, and has been told nothing that lets it write.
+        // Before the stores are thawed: the new process may still run, but without Go it does not write.
         let _ = self.link.send(&Word::Refused(why.to_owned()), &[]);
         for store in shared.cache.store.stores() {
             store.thaw();
@@ -368,7 +368,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Tells the new process what is invalidated here, until nothing can be any more.
+    /// Tells the new process each invalidation made here, until no request can make another.
     fn tell_until_drained(&mut self) {
         let shared = self.shared;
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -380,7 +380,7 @@ impl<'a> Talk<'a> {
         };
         let mut is_heard = true;
         loop {
-            // Looked at before the last look at the stores.
+            // Read before the last look at the stores, so that none is missed.
             let is_last = shared.upgrades.is_drained.load(Ordering::SeqCst);
             if is_heard && let Err(why) = self.tell() {
                 is_heard = false;
@@ -388,7 +388,7 @@ impl<'a> Talk<'a> {
                     "purges of this process are not known to be durable any more: {why}"
                 );
             }
-            // Not before: as long as the link is there, the other process leaves alone what is still read here.
+            // Not earlier: until Drained, the new process spares the chunks that are still read here.
             if is_last {
                 let _ = self.say(&Word::Drained);
                 return;
@@ -413,7 +413,7 @@ impl<'a> Talk<'a> {
                         "{count} purges of this process hold in the new one, which could not make them durable"
                     ),
                     Ok(_) => {}
-                    // Nor will it hear what the other stores have to say.
+                    // The new process will not hear the invalidations of the other stores either.
                     Err(_) => stores.iter().for_each(|it| it.told_done(Heard::NoMore)),
                 }
                 if let Ok(heard) = heard {
@@ -426,7 +426,7 @@ impl<'a> Talk<'a> {
         Ok(())
     }
 
-    /// An error: the new process hears no more.
+    /// `Err`: the new process does not hear any more.
     fn told(&mut self, entries: Vec<Said>) -> Result<Heard, String> {
         self.say(&Word::Tell(entries))?;
         match self.expect(TOLD_MAX, "Told", |word| matches!(word, Word::Told(_)))? {

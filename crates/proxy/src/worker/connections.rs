@@ -1,4 +1,4 @@
-//! The connections of a worker, and how they come in: accepted by its own sockets, or dealt by another worker.
+//! The connections of a worker: accepted by its own sockets, or dealt by another worker.
 //!
 //! Not known here: when a worker begins, ticks and ends (`worker`).
 
@@ -19,22 +19,22 @@ use base::{
 };
 use exchange::{conn::client, edition::Edition, listener::listener_states, state::Worker};
 
-/// How long nothing is accepted after that has failed.
+/// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long connections are expected of a listener that has gone, from a worker that does not know of it yet.
+/// How long a removed listener is remembered, since a worker that does not know of its removal may still deal connections of it.
 const GONE_KEPT: Duration = Duration::from_secs(30);
 
-/// How long idle connections stay open once another process has taken over: a client that has just sent a request on one would find it cut.
-/// Its next answer says that the connection closes.
+/// How long idle connections stay open after a hand-over: a client may have just sent a request on one, and would find it cut. The answer
+/// to that request closes the connection.
 const IDLE_AFTER_HAND_OVER: Duration = Duration::from_secs(5);
 
-/// The connections of a worker, and how they come in.
+/// The connections of a worker.
 pub struct Connections {
     pub worker: Rc<Worker>,
     open: RefCell<JoinSet<()>>,
     dealers: Dealers,
-    /// What each listener's socket is told by being dropped: that the listener has gone.
+    /// Dropping a sender tells a listener's accepting task that the listener was removed.
     doors: RefCell<Vec<(ListenerId, oneshot::Sender<()>)>>,
     accepting: RefCell<JoinSet<()>>,
 }
@@ -50,7 +50,7 @@ impl Connections {
         }
     }
 
-    /// Takes over the edition that is in force. What is being answered ends as it began.
+    /// Adopts the current edition. Requests in progress keep theirs.
     pub fn follow(self: &Rc<Self>) -> std::io::Result<()> {
         let (worker, shared) = (&self.worker, &self.worker.shared);
         let edition = shared.edition();
@@ -78,7 +78,7 @@ impl Connections {
             journal.follow(edition.plan.logs.have_access() || shared.top.is_some());
             worker.logs_access.set(journal.wants_access());
         }
-        // Dropped, they tell.
+        // Dropping a sender ends its accepting task.
         self.doors.borrow_mut().retain(|(id, _)| stays(*id));
         worker.deadlines.end_idle(|id| !stays(id));
         let opened = self.open_doors(&edition);
@@ -86,7 +86,7 @@ impl Connections {
         opened
     }
 
-    /// Accepts for listeners that are new.
+    /// Starts accepting for new listeners.
     fn open_doors(self: &Rc<Self>, edition: &Edition) -> std::io::Result<()> {
         let (worker, mut failure) = (&self.worker, Ok(()));
         while self.accepting.borrow_mut().try_join_next().is_some() {}
@@ -126,7 +126,7 @@ impl Connections {
             .spawn_local(client::serve(worker, listener, stream, peer, member, count));
     }
 
-    /// Keeps what was accepted, or deals it to a worker that has less to do.
+    /// Keeps an accepted connection, or deals it to a less busy worker.
     fn accepted(self: &Rc<Self>, listener: ListenerId, stream: TcpStream, peer: SocketAddr) {
         let others = &self.worker.shared.counters;
         let stream = socket::of(stream);
@@ -140,7 +140,7 @@ impl Connections {
     }
 
     pub fn take_dealt(self: &Rc<Self>, dealt: Dealt) {
-        // The worker that deals may know an edition that we have not taken over yet.
+        // The dealing worker may have adopted an edition that this one has not.
         if self.worker.listener_of_accepted(dealt.listener).is_none()
             && let Err(error) = self.follow()
         {
@@ -152,7 +152,7 @@ impl Connections {
         }
     }
 
-    /// Deals a connection to another worker. It comes back to us if that takes no more.
+    /// Deals a connection to another worker. Keeps it here if that worker's queue is full.
     fn deal(self: &Rc<Self>, to: usize, listener: ListenerId, stream: Socket, peer: SocketAddr) {
         let Ok(stream) = socket::detach(stream) else {
             return;
@@ -177,18 +177,18 @@ impl Connections {
         let _ = poll_fn(|cx| self.open.borrow_mut().poll_join_next(cx)).await;
     }
 
-    /// Lets go of connections that have ended.
+    /// Removes connections that have ended.
     pub fn clear_away(&self) {
         let mut open = self.open.borrow_mut();
         while open.try_join_next().is_some() {}
     }
 
-    /// Closes its listening sockets.
+    /// Closes the listening sockets.
     pub fn accept_no_more(&self) {
         self.accepting.borrow_mut().abort_all();
     }
 
-    /// Closes idle connections of a process that drains since then: at once, or somewhat later if another process has taken over.
+    /// Closes idle connections of a process that drains since `since`: at once, or some seconds later after a hand-over.
     pub fn end_idle(&self, phase: Phase, since: Instant) {
         let is_handed_over = self.worker.shared.is_handed_over.load(Ordering::Relaxed);
         let is_over = since.elapsed() >= IDLE_AFTER_HAND_OVER;
@@ -197,13 +197,13 @@ impl Connections {
         }
     }
 
-    /// Cuts all that are open.
+    /// Cuts all open connections.
     pub fn cut(&self) {
         self.open.borrow_mut().abort_all();
     }
 }
 
-/// Accepts for one listener, until it goes.
+/// Accepts for one listener, until it is removed.
 async fn accept(
     all: Rc<Connections>,
     listener: ListenerId,
@@ -219,7 +219,7 @@ async fn accept(
         match accepted {
             Ok((stream, peer)) => all.accepted(listener, stream, peer),
             Err(error) => {
-                // Out of descriptors, most likely: give connections time to end instead of spinning.
+                // Probably out of descriptors: give connections time to end instead of spinning.
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
@@ -227,7 +227,7 @@ async fn accept(
     }
     let worker = &all.worker;
     worker.shared.listening.forget(listener, worker.index);
-    // What waits in the kernel would be reset with the socket.
+    // Take connections from the kernel's queue, which would be reset with the socket.
     let Ok(socket) = socket.into_std() else {
         return;
     };
