@@ -1,23 +1,23 @@
-//! A command line as shells are to complete it: words where words are taken, files where files are.
+//! Prepares a command line for shell completion: flags that take words get the words, flags that take files get files.
 //!
-//! A flag that stands for a setting is text to the parser, since the settings' own table reads it; a shell would offer the files of the
-//! current directory for it. Here such a flag gets the words of that table. Whatever else takes neither words nor a file is completed by
-//! nothing.
+//! A flag that stands for a setting is plain text to the parser, since the settings' own table parses it; a shell would offer the current
+//! directory's files for it. Here such a flag gets the words of that table. A flag that takes neither words nor a file gets no
+//! completion.
 //!
 //! Not known here: which flags take words; how a completion is written (`clap_complete`).
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, ValueHint};
 
-/// What values are called that name a file, a folder or a device.
+/// Value names of flags that take a file, a folder or a device.
 const FILES: [&str; 7] = [
     "DIR", "FILE", "FILES", "FOLDER", "PATH", "PROFILE", "SOURCE",
 ];
 
-/// The words that a flag of this name takes; none, if it takes anything.
+/// The words that a flag of this name takes; empty if it takes anything.
 pub type Words = fn(&str) -> Vec<&'static str>;
 
-/// The command, and so its subcommands.
+/// Adds completion hints to a command and its subcommands.
 pub fn completed(mut command: Command, words: Words) -> Command {
     let names: Vec<String> = (command.get_arguments())
         .map(|arg| arg.get_id().to_string())
@@ -53,7 +53,7 @@ fn is_known(arg: &Arg) -> bool {
     arg.get_value_hint() != ValueHint::Unknown || !arg.get_possible_values().is_empty()
 }
 
-/// For tests: panics where a shell does not know what to offer for a value.
+/// For tests: panics if a flag has no hint for its value.
 pub fn assert_known(command: &Command) {
     let mut values = (command.get_arguments()).filter(|arg| arg.get_action().takes_values());
     if let Some(unknown) = values.find(|arg| !is_known(arg)) {

@@ -1,12 +1,12 @@
-//! `--svg DIR`: the plots of a report as files of their own.
+//! `--svg DIR`: writes the plots of a report as separate files.
 //!
-//! Not known here: what is drawn.   Limits: files of the same names are written over.
+//! Not known here: what is drawn.   Limits: files of the same names are overwritten.
 
 use std::path::Path;
 
 use page::Page;
 
-/// Writes each plot of `page` to `dir`, which is made if it is missing. Fails with what to say.
+/// Writes each plot of `page` to `dir`, which is created if it is missing. `Err`: the message for the user.
 pub fn write(dir: &Path, page: &Page) -> Result<(), String> {
     std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     for (name, svg) in page.svg_files() {

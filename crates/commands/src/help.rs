@@ -1,21 +1,21 @@
-//! Help texts, made fit for a terminal of any width.
+//! Lays help texts out for a terminal of any width.
 //!
-//! Texts behind the flags (`after_help`) are written in lines, as sources are. clap wraps what is longer than the terminal is wide, so a
-//! paragraph that has line ends of its own would be wrapped twice. Here each paragraph becomes one line, which clap wraps
-//! once; and what is indented (examples, tables) gets line ends of its own, for clap would go on at the left margin.
+//! Texts behind the flags (`after_help`) are written in lines, as sources are. clap wraps lines longer than the terminal, so a paragraph
+//! with line breaks of its own would be wrapped twice. Here each paragraph becomes one line, which clap wraps once. Indented text
+//! (examples, tables) gets line breaks here, because clap would continue it at the left margin.
 //!
-//! Not known here: what the texts say.
+//! Not known here: the contents of the texts.
 
 use std::borrow::Cow;
 
 use clap::Command;
 
-/// Indented lines are made to fit into so many columns, which every terminal has.
+/// Indented lines are broken at so many columns, which every terminal has.
 const COLUMNS: usize = 78;
-/// A gap this wide separates a command from what is said of it.
+/// A gap this wide separates a command from its description.
 const GAP: &str = "   ";
 
-/// The command with its texts laid out anew, and so its subcommands.
+/// Lays out the texts of a command and its subcommands.
 pub fn laid_out(mut command: Command) -> Command {
     if let Some(text) = command.get_after_help().map(ToString::to_string) {
         command = command.after_help(lay_out(&text));
@@ -32,7 +32,7 @@ pub fn laid_out(mut command: Command) -> Command {
 
 fn lay_out(text: &str) -> String {
     let mut out = String::new();
-    // Does the line before go on with this one?
+    // Does the previous line continue with this one?
     let mut goes_on = false;
     for line in text.lines() {
         let is_prose = !line.is_empty() && !line.starts_with(' ');
@@ -51,7 +51,7 @@ fn lay_out(text: &str) -> String {
     out
 }
 
-/// A line of an example or a table. A command that is too long goes on behind a backslash, so that it can be pasted as it is.
+/// Lays out a line of an example or a table. A long command is broken by backslashes, so that it can be pasted as it is.
 fn indented(line: &str) -> Cow<'_, str> {
     if line.chars().count() <= COLUMNS {
         return Cow::Borrowed(line);
@@ -66,7 +66,7 @@ fn indented(line: &str) -> Cow<'_, str> {
         let words: Vec<&str> = remark.split(' ').collect();
         let column = line.find(remark).unwrap_or(margin + 6);
         if column <= COLUMNS / 3 {
-            // A table: its second column stays one.
+            // A table: keep its second column together.
             let rows = fill(&words, column, column, "");
             lines = vec![format!(
                 "{:<column$}{}",
@@ -81,7 +81,7 @@ fn indented(line: &str) -> Cow<'_, str> {
     Cow::Owned(lines.join("\n"))
 }
 
-/// Where a command may be broken: in front of a flag, or of the next command of a pipe.
+/// Splits a command where it may be broken: before a flag, or before the next command of a pipe.
 fn steps(command: &str) -> Vec<&str> {
     let mut steps = Vec::new();
     let mut from = 0;
@@ -95,7 +95,7 @@ fn steps(command: &str) -> Vec<&str> {
     steps
 }
 
-/// Pieces in lines: the first from one column on, the others from another.
+/// Fills lines with pieces: the first line begins at one column, the others at another.
 fn fill(pieces: &[&str], first: usize, others: usize, tie: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = " ".repeat(first);
@@ -115,7 +115,7 @@ fn fill(pieces: &[&str], first: usize, others: usize, tie: &str) -> Vec<String> 
     lines
 }
 
-/// For tests: panics if a help does not look well on terminals of usual widths.
+/// For tests: panics if a help text has wrong line breaks on terminals of usual widths.
 pub fn assert_fits(command: &Command) {
     for columns in [80, 120] {
         for help in printed(command, columns) {
@@ -127,7 +127,7 @@ pub fn assert_fits(command: &Command) {
     }
 }
 
-/// Every help, as it is printed at this width.
+/// Every help text, as it is printed at this width.
 fn printed(command: &Command, columns: usize) -> Vec<String> {
     fn all(command: &mut Command, out: &mut Vec<String>) {
         out.push(command.render_long_help().to_string());
@@ -152,7 +152,7 @@ fn assert_pair(line: &str, next: &str, columns: usize, help: &str) {
         let fits = line.chars().count() + 1 + word.chars().count() <= columns;
         assert!(!fits, "at {columns}: {line:?}, then {next:?}\n{help}");
     }
-    // What was indented goes on indented.
+    // An indented line must continue indented.
     assert!(
         !(line.starts_with("  ")
             && is_prose(next)

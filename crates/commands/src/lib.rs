@@ -1,9 +1,9 @@
-//! What the programs `loligo` and `loligo-lab` have in common at the command line.
+//! The common parts of the command lines of `loligo` and `loligo-lab`.
 //!
-//! Their help is laid out alike ([`help`]), shells complete them alike ([`completions`]), both read and print sizes and times
+//! Their help has one layout ([`help`]), shells complete them in one way ([`completions`]), both read and print sizes and times
 //! ([`units`]), and both write reports as text, JSON, pages and drawings ([`out`]).
 //!
-//! Not known here: what the commands do.
+//! Not known here: the commands.
 #![forbid(unsafe_code)]
 
 pub mod completions;
@@ -16,12 +16,12 @@ use std::io::{self, Write as _};
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Prints to standard output. A reader that has seen enough is no failure.
+/// Prints to standard output. Errors are ignored, since a reader may close the pipe early.
 pub fn print(text: &str) {
     let _ = io::stdout().lock().write_all(text.as_bytes());
 }
 
-/// Raises the number of files this process may open to the most it is granted. Failing that we keep what we have.
+/// Raises this process's limit of open files to the maximum granted. On an error the present limit stays.
 pub fn raise_files_limit() -> io::Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

@@ -1,6 +1,6 @@
-//! Where a report goes: text or JSON to standard output, a page, drawings.
+//! The outputs of a report: text or JSON to standard output, a page, drawings.
 //!
-//! Not known here: what is in it.
+//! Not known here: the contents of the report.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ pub struct OutFlags {
 }
 
 impl OutFlags {
-    /// Writes what was asked for; the text, unless the JSON takes its place.
+    /// Writes the requested outputs. JSON on standard output replaces the text.
     pub fn write(
         &self,
         text: &str,

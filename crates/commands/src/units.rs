@@ -1,12 +1,12 @@
 //! Sizes and times as people write them: `10GiB`, `500MB`, `30s`, `1h30m`.
 //!
-//! A unit is required (a bare `30` leaves open of what), whole numbers only. What is printed reads back as the
-//! same value.
+//! A time must have a unit (a bare `30` could mean anything); a size without a unit counts bytes. Numbers are whole. Printed values
+//! read back as the same values.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Largest first, so that printing finds the largest that fits; bytes last.
+/// Binary units, then decimal ones, each largest first, because printing takes the first that divides; bytes last.
 const SIZES: &[(&str, u64)] = &[
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
@@ -28,12 +28,12 @@ const TIMES: &[(&str, u64)] = &[
     ("ms", 1),
 ];
 
-/// What a size looks like, for error messages and the reference.
+/// The form of a size, for error messages and the reference.
 pub const SIZE_FORM: &str = "a size such as \"64KiB\", \"256MiB\", \"10GiB\" or \"500MB\"";
-/// What a time looks like.
+/// The form of a time.
 pub const TIME_FORM: &str = "a time such as \"500ms\", \"30s\", \"5m\", \"2h\" or \"1d\"";
 
-/// Bytes of a size; `None` when it is none. A bare number counts as bytes; upper and lower case are the same.
+/// Parses a size in bytes; `None`: not a size. A bare number counts as bytes; upper and lower case are the same.
 pub fn parse_size(text: &str) -> Option<u64> {
     let (number, unit) = split(text.trim())?;
     if unit.is_empty() {
@@ -45,7 +45,7 @@ pub fn parse_size(text: &str) -> Option<u64> {
     number.checked_mul(*bytes)
 }
 
-/// A time; `None` when it is none. Several parts add up: `1h30m`.
+/// Parses a time; `None`: not a time. Several parts add up: `1h30m`.
 pub fn parse_time(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     let mut total_ms = 0u64;
@@ -66,7 +66,7 @@ pub fn parse_time(text: &str) -> Option<Duration> {
     (larger != u64::MAX).then(|| Duration::from_millis(total_ms))
 }
 
-/// The number at the front and what follows.
+/// The number at the front, and the rest.
 fn split(text: &str) -> Option<(u64, &str)> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit())
@@ -74,7 +74,7 @@ fn split(text: &str) -> Option<(u64, &str)> {
     Some((text[..digits].parse().ok()?, text[digits..].trim_start()))
 }
 
-/// Prints bytes in the largest unit that divides them.
+/// Prints bytes in the largest binary unit that divides them, else in the largest decimal one.
 #[derive(Clone, Copy, Debug)]
 pub struct Size(pub u64);
 
