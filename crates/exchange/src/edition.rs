@@ -1,4 +1,4 @@
-//! An edition: a checked configuration, and what is derived from it.
+//! An edition: a checked configuration and the values derived from it.
 //!
 //! An edition is made as a whole and never changes. A request uses the edition of its listener
 //! ([`ListenerState::edition`](crate::listener::ListenerState::edition)), from its first byte to its record. State that lives as long as

@@ -141,7 +141,7 @@ fn version_2_is_bounded_and_framed() {
     assert_eq!(read(&longest), Ok(Some((Named::Nobody, V2_BYTES_MAX))));
 }
 
-/// A header that comes byte by byte is read when its last byte is there, and not before; nothing that begins otherwise is waited for.
+/// A header that arrives byte by byte is read with its last byte and not before. Bytes that begin otherwise are refused at once.
 #[test]
 fn every_beginning_of_a_header_wants_more() {
     let headers = [
@@ -161,7 +161,7 @@ fn every_beginning_of_a_header_wants_more() {
     }
 }
 
-/// Whatever comes, no more than the bound is waited for.
+/// Whatever arrives, the parser waits for no more bytes than its bound.
 #[test]
 fn no_bytes_make_it_wait_for_more_than_the_bound() {
     let mut seed = 7_u64;

@@ -11,7 +11,7 @@
 //!  - a flight that is not stored waits for its slowest reader (back-pressure to the origin);
 //!  - a flight whose rest can be requested separately (a *resumable* one) does not wait for a reader that is a window behind while
 //!    another reader has seen everything: the slow reader leaves and continues with a request of its own ([`Broken::Lagged`]);
-//!  - otherwise a reader that takes nothing for [`STILL_MAX`] looks while another one waits is cut, because a reader that never reads
+//!  - otherwise a reader that takes nothing for [`STILL_MAX`] checks while another one waits is cut, because a reader that never reads
 //!    must not hold up the others for ever;
 //!  - a flight that is stored in fragments waits for no reader: stored pieces may be dropped, and a reader that comes to a gap
 //!    reads the fragment back from the store ([`Next::Stored`]).
@@ -80,9 +80,9 @@ pub enum FirstEvent {
 
 /// An interim response (RFC 9110 §15.2) to a fetch.
 ///
-/// It goes to the request that began the fetch, and to joined requests with exactly the same fields: an interim response does not say
-/// whom it is for, and the final answer, which would, has not arrived. The origin cannot have meant it for one of two equal requests
-/// and not for the other.
+/// It goes to the request that began the fetch, and to joined requests with exactly the same fields. An interim response does not name the
+/// clients that it is for, and the final answer, which shows that, has not arrived. But the origin cannot have meant it for one of two
+/// equal requests and not for the other.
 #[derive(Clone)]
 pub struct Hint {
     /// The head as it is passed on.

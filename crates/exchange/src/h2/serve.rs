@@ -326,7 +326,7 @@ impl<'w> Server<'w> {
         self.report();
     }
 
-    /// Ends the connection because of what the client sends: tells the client, and ends its streams.
+    /// Ends the connection because of excessive input from the client: tells the client, and ends its streams.
     fn cut_off(&mut self) {
         self.is_deaf = true;
         self.link.http().close(ErrorCode::ENHANCE_YOUR_CALM);

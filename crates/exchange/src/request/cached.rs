@@ -57,7 +57,7 @@ struct Looked {
     why: Forward,
 }
 
-/// Answers from what is stored, or fetches. `may_wait`: for another request about the same object, with a second look-up afterwards.
+/// Answers from the cache, or fetches. `may_wait`: may the request wait for another one about the same object and then look it up again?
 pub async fn answer(ex: &mut Exchange<'_>, wanted: &Wanted, may_wait: MayWait) -> After {
     let looked = match look(ex, wanted).await {
         Ok(after) => return after,
@@ -86,7 +86,7 @@ pub async fn answer(ex: &mut Exchange<'_>, wanted: &Wanted, may_wait: MayWait) -
         }
     }
     if ex.reply.is_head_only() || directives.no_store {
-        // The answer is not stored, so nobody can share it: pass the request on unchanged.
+        // The answer is not stored and so cannot be shared: pass the request on unchanged.
         return Box::pin(pass::exchange(ex, wanted, why)).await;
     }
     let is_range = wanted.head.seen.intersects(Seen::RANGE);

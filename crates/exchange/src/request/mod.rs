@@ -1,4 +1,4 @@
-//! One request: what it names, what the operator's rules say of it, and the way it takes.
+//! One request: the resource it names, the operator's rules for it, and its steps.
 
 pub mod asking;
 pub mod believed;

@@ -152,7 +152,7 @@ impl Control {
         }
     }
 
-    /// Reads the lists of hosts again whose files have changed.
+    /// Reads a list of hosts again if its file has changed, and applies it.
     async fn look_at_lists(&mut self) {
         let Some(found) = self.lists.look(&self.configured).await else {
             return;

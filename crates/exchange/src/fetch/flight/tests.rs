@@ -10,7 +10,7 @@ use ledger::Ledger;
 
 const WINDOW: u64 = 100;
 
-/// A flight with a quick and a slow reader; nothing of its body is stored.
+/// A flight with a fast and a slow reader; its body is not stored.
 fn two() -> [FlightReader; 2] {
     let flights = Flights::new(10);
     let join = || flights.join_or_start(KeyHash(1), b"key", || Some(0));
@@ -24,7 +24,7 @@ fn now<T>(future: impl Future<Output = T>) -> Poll<T> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Takes all that is there, and waits.
+/// Takes all pieces that are there, and begins to wait.
 fn take_all(reader: &FlightReader) {
     while let Poll::Ready(Next::Piece(_)) = now(reader.next()) {}
 }
@@ -36,7 +36,7 @@ fn has_left(reader: &FlightReader) -> bool {
     )
 }
 
-/// As much as fits, in small pieces.
+/// Pushes small pieces until the flight is full.
 fn fill(flight: &Flight) {
     while let Poll::Ready(true) = now(flight.room(WINDOW)) {
         assert!(flight.push(Bytes::from_static(&[0; 10]), WINDOW));
@@ -66,12 +66,12 @@ fn one_that_takes_nothing_while_another_waits_is_cut() {
     let flight = &quick.flight;
     fill(flight);
     for _ in 0..2 * STILL_MAX {
-        // Both stand still.
+        // Neither reader takes anything.
         flight.cut_still(WINDOW);
         assert_eq!(flight.readers(), 2);
     }
     take_all(&quick);
-    // The first one notes where it stands.
+    // The first check only notes the reader's position.
     for look in 0..=STILL_MAX {
         assert_eq!(flight.readers(), 2, "look {look}");
         flight.cut_still(WINDOW);
@@ -94,7 +94,7 @@ fn one_that_can_go_on_by_itself_holds_nobody_up() {
     assert!(has_left(&slow));
 }
 
-/// When the budget of all is used up, the window is small, and many are behind by so little.
+/// When the shared budget is used up, windows are small, and many readers are a window behind.
 #[test]
 fn a_small_window_sends_nobody_to_the_origin() {
     let [quick, slow] = two();
@@ -108,12 +108,12 @@ fn a_small_window_sends_nobody_to_the_origin() {
     assert!(matches!(now(flight.room(WINDOW)), Poll::Ready(true)));
 }
 
-/// What is taken counts, though a piece of the origin's lasts longer than the wait.
+/// Taking slices counts as progress, even if a piece lasts longer than the wait.
 #[test]
 fn one_that_reads_steadily_is_not_cut_within_a_piece() {
     const PIECE: usize = 256 << 10;
     const WINDOW: u64 = 1 << 20;
-    // 2 KB a second, between two looks.
+    // 2 KB a second, between two checks.
     const ROUND: usize = 4 << 10;
     let [quick, slow] = two();
     let flight = &quick.flight;
@@ -135,7 +135,7 @@ fn one_that_reads_steadily_is_not_cut_within_a_piece() {
         has -= ROUND;
     }
     assert_eq!(flight.readers(), 2);
-    // It stops within a piece.
+    // The reader stops within a piece.
     for _ in 0..=STILL_MAX {
         flight.cut_still(WINDOW);
     }
@@ -143,7 +143,7 @@ fn one_that_reads_steadily_is_not_cut_within_a_piece() {
     assert!(matches!(now(flight.room(WINDOW)), Poll::Ready(true)));
 }
 
-/// The others wait until one of those that have left has what it wants.
+/// Other slow readers must wait until one of those that have left is done.
 #[test]
 fn so_many_at_most_go_on_by_themselves_at_a_time() {
     let flights = Flights::new(1000);
@@ -164,14 +164,14 @@ fn so_many_at_most_go_on_by_themselves_at_a_time() {
     assert_eq!(flight.readers(), 11);
     slow.retain(|reader| !has_left(reader));
     assert_eq!(slow.len(), 10);
-    // Each has taken a piece.
+    // Each reader has taken a piece.
     fill(flight);
     take_all(&quick);
     assert!(matches!(now(flight.room(WINDOW)), Poll::Ready(true)));
     assert_eq!(flight.readers(), 1);
 }
 
-/// In need a small window is full for the little that one reader is behind.
+/// While memory is short, a small window is full although a reader is only a little behind.
 #[test]
 fn one_that_goes_on_holding_others_up_leaves() {
     let [quick, slow] = two();
@@ -193,7 +193,7 @@ fn one_that_goes_on_holding_others_up_leaves() {
     assert!(has_left(&slow));
 }
 
-/// The beginning is kept for those that join, as long as there is memory for it.
+/// The beginning is kept for joining readers as long as there is memory for it.
 #[test]
 fn what_is_kept_of_the_beginning_fits_a_window_that_has_shrunk() {
     let [quick, slow] = two();

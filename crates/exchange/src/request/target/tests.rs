@@ -61,7 +61,7 @@ fn a_forward_listeners_tag_is_its_own_rules() {
         let listener = &listener_states(&shared.edition(), shared.cache.hasher())[0];
         let key = key_of(listener, "http://h/a", "h");
         assert_eq!(key.as_bytes(), [b"GET http://h/a", &own[..]].concat());
-        // Each store has a hasher of its own: what is compared here is made with one.
+        // Each store has its own hasher, so compare only tags made with the same one.
         String::from_utf8(forward_tag(&destinations, hasher)).unwrap()
     };
     assert_eq!(tag(false, false, &[]), "");
