@@ -1,21 +1,21 @@
-//! How much of what is legal but useless a client may send.
+//! How many legal but useless frames a client may send.
 //!
-//! Each frame alone is legal; a million of them cost the server more than the client. A budget is a bucket: it holds so much at
-//! first, is refilled with time, and never holds more. A charge that it cannot pay ends the connection with ENHANCE_YOUR_CALM.
+//! Each frame alone is legal; a million of them cost the server more than the client. A budget is a token bucket: it starts full and is
+//! refilled with time. A charge that exceeds what is left ends the connection with ENHANCE_YOUR_CALM.
 //!
 //! | budget | holds | refilled a second | charged |
 //! |---|---|---|---|
-//! | resets | 500 | 50 | a stream that the client resets within its first second, or that we reset or refuse because of the client; a block that is read in vain, by its length |
+//! | resets | 500 | 50 | a stream that the client resets within its first second, or that we reset or refuse because of the client; a discarded field block, by its length |
 //! | useless | 100 | 10 | PING, SETTINGS, PRIORITY, PRIORITY_UPDATE, WINDOW_UPDATE, unknown and empty frames; but see `earn` |
-//! | unread | 16,384 frames | 1,000 frames | DATA below 256 bytes that nobody takes, by what is missing; larger DATA gives back what is above, a request 32 frames |
-//! | tiny | 100 frames | 10 frames | a DATA frame of ours that a window cut below 256 bytes, by what is missing; larger ones give back what is above |
+//! | unread | 16,384 frames | 1,000 frames | DATA below 256 bytes that is never consumed, by the bytes missing to 256; larger DATA refunds the bytes above 256, a request 32 frames |
+//! | tiny | 100 frames | 10 frames | a DATA frame of ours that a window cut below 256 bytes, by the bytes missing to 256; larger ones refund the bytes above 256 |
 //!
-//! Work earns credit: a request and a DATA frame that was sent each bring useless frames with them (WINDOW_UPDATE, PING to measure,
-//! PRIORITY_UPDATE), which are then free. A client may open its windows again for each KiB that it takes, and as late as it likes:
-//! Go's does so twice for each 4 KiB, when the program reads what came long ago. SETTINGS, which may touch each stream, are never free.
+//! Work earns credit: each request, and each DATA frame that we send, makes some useless frames free (WINDOW_UPDATE, PING to measure,
+//! PRIORITY_UPDATE). A client may therefore send a WINDOW_UPDATE for each KiB it receives, at any later time: Go's client sends two for
+//! each 4 KiB when its program reads them. SETTINGS are never free, because each may touch every stream.
 //!
-//! Small DATA that is taken is work, and costs nothing. A stream notes what was small of that which waits to be taken; its window bounds
-//! that. If it ends with something that nobody took, that is charged, but never as much as would end the connection alone.
+//! Small DATA costs nothing once the caller consumes it. Until then its stream counts the missing bytes (`recv_small`), as many as its window
+//! allows. A stream that ends with unconsumed DATA is charged this count, but at most half the budget, so that one stream never exhausts it.
 //!
 //! Source: CVE-2023-44487, CVE-2025-8671, CVE-2019-9511 to 9518, and what other servers do about them.
 
@@ -24,24 +24,24 @@ use std::time::Duration;
 /// A DATA frame below this is small.
 pub(crate) const SMALL_BYTES: u32 = 256;
 
-/// Free frames that a request or a sent DATA frame brings, besides one for each so many bytes, and the most that are kept.
+/// Free frames that a request or a sent DATA frame earns, the bytes sent that earn one more, and the most that are kept.
 const EARNED_FRAMES: u32 = 3;
 const EARNED_BY_BYTES: u32 = 1024;
 const EARNED_FRAMES_MAX: u32 = 1 << 18;
 
-/// What the budget for DATA that nobody takes holds, and what a request gives back.
+/// The size of the `unread` budget, and the refund for a request.
 //
-// A client that is answered early has as much on its way as the window allows: 16,384 frames of four bytes.
+// A client that is answered early may have a whole window in flight: 16,384 frames of four bytes.
 const UNREAD_HOLDS: u32 = 16_384 * SMALL_BYTES;
 const UNREAD_BY_REQUEST: u32 = 32 * SMALL_BYTES;
 
-/// A bucket. Time is what the connection was told last.
+/// A token bucket.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     left: u32,
     holds: u32,
     per_second: u32,
-    /// When it was refilled last.
+    /// The time of the last refill.
     at: Duration,
 }
 
@@ -55,7 +55,7 @@ impl Bucket {
         }
     }
 
-    /// False: it cannot pay.
+    /// Takes `cost`; false if less is left, even after a refill.
     #[must_use]
     fn pay(&mut self, cost: u32, now: Duration) -> bool {
         if self.left < cost {
@@ -84,13 +84,13 @@ impl Bucket {
     }
 }
 
-/// A connection's budgets. Each charge answers whether it could be paid.
+/// A connection's budgets. Each charge returns whether enough was left.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget {
     resets: Bucket,
     useless: Bucket,
     unread: Bucket,
-    /// When DATA came last.
+    /// When the last DATA frame came.
     data_at: Duration,
     tiny: Bucket,
     earned: u32,
@@ -114,7 +114,7 @@ impl Budget {
         self.unread.give(UNREAD_BY_REQUEST);
     }
 
-    /// Work was done for the client, of so many bytes.
+    /// Earns free frames for a request (0 bytes) or a DATA frame of `bytes`.
     #[inline]
     fn earn(&mut self, bytes: u32) {
         let more = EARNED_FRAMES + bytes / EARNED_BY_BYTES;
@@ -135,13 +135,13 @@ impl Budget {
         self.useless.pay(1, now)
     }
 
-    /// Of a useless frame that no work makes free.
+    /// Charges a useless frame that earned frames do not pay for.
     #[must_use]
     pub(crate) fn settings(&mut self, now: Duration) -> bool {
         self.useless.pay(1, now)
     }
 
-    /// A DATA frame of so many bytes came. How much it is too small by, to be noted by its stream, or charged if nobody takes it.
+    /// Records a received DATA frame and returns its bytes missing to [`SMALL_BYTES`], which its stream counts until they are consumed or charged.
     #[inline]
     pub(crate) fn data(&mut self, bytes: usize, now: Duration) -> u32 {
         self.data_at = now;
@@ -150,13 +150,13 @@ impl Budget {
         SMALL_BYTES.saturating_sub(bytes)
     }
 
-    /// Nobody takes that DATA.
+    /// Charges DATA that is never consumed.
     #[must_use]
     pub(crate) fn unread(&mut self, missing: u32) -> bool {
         self.unread.pay(missing, self.data_at)
     }
 
-    /// The same of a stream that is open: false while half of what it holds is left, for what comes before the client knows.
+    /// Like `unread`, for an open stream: false once only half the budget is left. That half is for DATA sent before the client sees the reset.
     #[must_use]
     pub(crate) fn unread_of_open(&mut self, missing: u32) -> bool {
         let is_left = self.unread.pay(missing + UNREAD_HOLDS / 2, self.data_at);
@@ -166,16 +166,16 @@ impl Budget {
         is_left
     }
 
-    /// A stream ended with DATA that nobody took.
+    /// Charges the unconsumed DATA of a stream that has ended, at most half the budget.
     #[must_use]
     pub(crate) fn left_unread(&mut self, missing: u32) -> bool {
         self.unread(missing.min(UNREAD_HOLDS / 2))
     }
 
-    /// A DATA frame of so many bytes was sent.
+    /// Records a DATA frame that was sent.
     //
-    // Large ones pay for tiny ones: a client that opens its windows by what it has taken (nghttp) leaves an odd rest of the connection's
-    // window behind every few frames, for megabytes.
+    // Large frames pay for tiny ones: a client that reopens its windows by the bytes it has consumed (nghttp) cuts every few frames to an odd
+    // rest of the connection's window, for megabytes.
     #[inline]
     pub(crate) fn sent(&mut self, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -183,7 +183,7 @@ impl Budget {
         self.tiny.give(bytes.saturating_sub(SMALL_BYTES));
     }
 
-    /// A window cut a DATA frame of ours to so many bytes.
+    /// Charges a DATA frame of ours that a window cut to `bytes`.
     #[must_use]
     pub(crate) fn cut(&mut self, bytes: usize, now: Duration) -> bool {
         let missing = SMALL_BYTES.saturating_sub(u32::try_from(bytes).unwrap_or(u32::MAX));
@@ -225,7 +225,7 @@ mod tests {
         // A hundred answers of 4 MiB, then twice for each 4 KiB of them, all at once.
         (0..100 * 256).for_each(|_| budget.sent(16_384));
         assert!((0..100 * 2048).all(|_| budget.useless(Duration::ZERO)));
-        // SETTINGS are not paid by that.
+        // Earned frames do not pay for SETTINGS.
         (0..1000).for_each(|_| budget.sent(16_384));
         let free = (0..1000).take_while(|_| budget.settings(Duration::ZERO));
         assert_eq!(free.count(), 100);
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(of_open.count(), 8192);
         let on_its_way = (0..100_000).take_while(|_| budget.unread(missing));
         assert_eq!(on_its_way.count(), 8192);
-        // What one stream leaves never ends the connection alone.
+        // The unconsumed DATA of one stream never ends the connection.
         let mut budget = Budget::new();
         assert!(budget.left_unread(u32::MAX));
     }

@@ -8,21 +8,21 @@
 //! | commands | `interim`, `begin`, `piece`, `end`, `trailers` for an answer; `consumed` for a body; `reset`, `release`; `drain`, `close` |
 //! | bytes to the peer | [`Connection::poll_output`] into a [`Turn`] |
 //!
-//! Life of a stream. [`Event::Request`] opens it. The caller answers, with any number of interim heads, then `begin`, pieces, `end`
-//! or `trailers`; that is also its good-bye. If [`Event::Reset`] comes before, the caller stops its work and calls `release`:
+//! Life of a stream. [`Event::Request`] opens it. The caller answers with any number of interim heads, then `begin`, pieces, and `end`
+//! or `trailers`, which also releases the stream. If [`Event::Reset`] comes first, the caller stops its work and calls `release`;
 //! until then the stream counts against [`Limits::streams_max`]. A caller that cannot go on calls `reset`. Commands
-//! on a stream that is gone or reset do nothing, so that a client's reset may cross an answer.
+//! on a stream that is closed or reset do nothing, because a client's reset may cross an answer.
 //!
 //! Invariants:
-//!   C1  what the client may send at most is what we announced: windows are charged as DATA comes, padding included
-//!   C2  DATA that was given as an event is credited to the connection exactly once: when consumed, or when its stream goes
+//!   C1  the peer sends no more than the windows we announced: each DATA frame is charged in full, padding included
+//!   C2  DATA that was given as an event is credited to the connection exactly once: when consumed, or when its stream is removed
 //!   C3  a stream is in `ready` exactly if it is writable, has bytes queued and a window above 0
 //!   C4  after a fatal fault nothing is read, and nothing but GOAWAY is sent
 //!
 //! Not known here: what a request means, where bytes come from and go to.
 //!
-//! Limits: [`Limits`]; output of our own that waits stays below [`OUTPUT_WAITING_MAX`] and what one block adds, since no input is
-//! taken above it; queued pieces are the caller's to bound, see [`Connection::queued`].
+//! Limits: [`Limits`]; waiting frames other than DATA stay below [`OUTPUT_WAITING_MAX`] plus what one block adds, since no input is
+//! taken above it; the caller bounds the queued pieces, see [`Connection::queued`].
 
 mod asking;
 mod block;
@@ -57,13 +57,13 @@ use crate::turn::Turn;
 use settings::{PeerSettings, WINDOW_DEFAULT};
 use stage::{DataFrame, Drain, Incomplete, Role, Stage};
 
-/// While this much of our own output waits, no input is taken: a client that does not read cannot make us answer.
+/// While more output than this waits, besides DATA, no input is taken: a client that does not read cannot make us answer.
 pub const OUTPUT_WAITING_MAX: usize = 32 * 1024;
 
-/// What became of input.
+/// The result of [`Connection::handle_input`].
 #[derive(Debug)]
 pub struct Taken<'a> {
-    /// So many bytes are done with.
+    /// Bytes of the input that were taken.
     pub bytes: usize,
     /// `None`: more bytes are needed; or output must be written first, see [`Connection::must_write`].
     pub event: Option<Event<'a>>,
@@ -74,62 +74,62 @@ pub struct Taken<'a> {
 pub enum Event<'a> {
     /// A request, checked.
     Request {
-        /// New.
+        /// The new stream.
         stream: StreamId,
-        /// Its head.
+        /// The head.
         head: RequestView<'a>,
     },
-    /// A head of an answer, checked. Below 200 another one follows.
+    /// A response head, checked. After a status below 200 another head follows.
     Response {
-        /// Of a request of ours that has no final answer yet.
+        /// The stream of a request of ours that had no final response yet.
         stream: StreamId,
         /// The head.
         head: ResponseView<'a>,
     },
-    /// A part of a body; take it, and say [`Connection::consumed`] when there is room for more.
+    /// A part of a body. Call [`Connection::consumed`] when there is room for more.
     Data {
-        /// Of a message that has not ended.
+        /// A stream whose body had not ended.
         stream: StreamId,
         /// May be empty if `ends`.
         bytes: &'a [u8],
-        /// It was the last part. What was announced as Content-Length has come.
+        /// This is the last part, and the body is as long as Content-Length said.
         ends: bool,
     },
     /// The body ended, and these fields follow it.
     Trailers {
-        /// Of a message that had not ended.
+        /// A stream whose body had not ended.
         stream: StreamId,
-        /// Checked.
+        /// The fields, checked.
         fields: &'a Fields,
     },
-    /// The stream is over before its time. The caller stops, and calls [`Connection::release`] once it has.
+    /// The stream ended early. The caller stops its work, then calls [`Connection::release`].
     Reset {
-        /// Of a request that was given, or made.
+        /// The stream of an [`Event::Request`], or of a request of ours.
         stream: StreamId,
-        /// By whom, and why.
+        /// The side that reset the stream, and why.
         by: ResetBy,
     },
-    /// A request that the caller never hears of; it was answered or reset.
+    /// A request was answered or reset here; the caller gets no stream for it.
     Refused(Fault),
-    /// A client will send no more requests. A server takes no more, and has not taken those of [`Connection::unprocessed`].
+    /// GOAWAY: a client will send no more requests; a server takes no more, and has not processed those of [`Connection::unprocessed`].
     GoAway(ErrorCode),
 }
 
-/// What is to be known of a request besides its field block.
+/// Properties of a request of ours that are not read from its field block.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Asked {
-    /// No body follows its answer: HEAD.
+    /// The method is HEAD: the answer has no body.
     pub is_head: bool,
-    /// It has no body.
+    /// The request has no body.
     pub ends: bool,
 }
 
-/// Who ended a stream.
+/// The side that reset a stream, and why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ResetBy {
     /// The peer, with this code.
     Peer(ErrorCode),
-    /// We, since the peer did this.
+    /// This side, for a fault of the peer.
     Us(Fault),
 }
 
@@ -143,48 +143,48 @@ pub struct Connection {
 
     // From the peer.
     stage: Stage,
-    /// The DATA frame in which the input stands.
+    /// The DATA frame that is being received.
     data: Option<DataFrame>,
-    /// The field block that is not complete, and of whom it is.
+    /// The bytes of an incomplete field block, and the frame that began it (`None`: there is no such block).
     block: Vec<u8>,
     block_of: Option<Incomplete>,
     decoder: Decoder,
     head: HeadBuffer,
     recv_window: i64,
     recv_credit: u32,
-    /// By how much the window of the connection is larger than it was to be; see `windows`.
+    /// Bytes lent to streams, by which the connection's window exceeds `connection_window`; see `windows`.
     recv_lent: u32,
-    /// Of that, what returns as bytes are taken.
+    /// The part of `recv_lent` that is paid back as bytes are consumed.
     recv_debt: u32,
-    /// Of requests that have not come; with those that have, as many as there may be streams.
+    /// Priorities of requests that have not come. Together with the active streams there are at most `streams_max`.
     early_priorities: Vec<(u32, Priority)>,
 
     // Both ways.
     streams: Streams,
     settings: PeerSettings,
     drain: Drain,
-    /// The last stream of the last GOAWAY.
+    /// The last stream identifier of our last GOAWAY.
     go_away_last: u32,
     peer_is_leaving: bool,
-    /// The last stream of the peer's last GOAWAY.
+    /// The lowest last stream identifier of the peer's GOAWAY frames.
     peer_last: u32,
-    /// Is a PING of ours not answered?
+    /// A PING of [`Connection::send_ping`] is not answered yet.
     is_ping_out: bool,
     started_at: Duration,
     settings_acked: bool,
-    /// When a look at the streams for stalled ones is due.
+    /// When the streams are next checked for stalls.
     stall_look_at: Duration,
 
     // To the peer.
     out: Vec<u8>,
     ready: Ready,
     send_window: i64,
-    /// How fast that window lets bytes through.
+    /// How fast `send_window` lets bytes through.
     pace: Pace,
 }
 
 impl Connection {
-    /// The server's side of a new connection, whose first output is our SETTINGS. `now` is since any moment, the same for all calls.
+    /// The server side of a new connection; its first output is our SETTINGS. `now` counts from any moment, the same one in all calls.
     pub fn new(limits: Limits, now: Duration) -> Connection {
         Self::begins(Role::Server, limits, now)
     }
@@ -234,22 +234,22 @@ impl Connection {
 
     // Getters.
 
-    /// How often each fault was met.
+    /// How often each fault occurred.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// The same, counted from now on anew.
+    /// Returns the counts and resets them to zero.
     pub fn take_counts(&mut self) -> Counts {
         std::mem::replace(&mut self.counts, Counts::new())
     }
 
-    /// The fault that ended the connection: write what is to be written, and close.
+    /// The fault that ended the connection, if one did: write the waiting output, then close.
     pub fn fatal(&self) -> Option<Fault> {
         self.fatal
     }
 
-    /// Streams that count: open, or with work of the caller.
+    /// Streams that count against [`Limits::streams_max`]: open, or not yet released by the caller.
     pub fn open_streams(&self) -> usize {
         self.streams.len()
     }
@@ -257,27 +257,27 @@ impl Connection {
     /// Is there something to write?
     pub fn has_output(&self) -> bool {
         let has_data = !self.ready.is_empty() && self.send_window > 0;
-        // Behind a fatal fault no DATA is sent (C4).
+        // After a fatal fault no DATA is sent (C4).
         !self.out.is_empty() || (has_data && self.fatal.is_none())
     }
 
-    /// Is input not taken until output was?
+    /// Must output be written before more input is taken?
     pub fn must_write(&self) -> bool {
         self.out.len() > OUTPUT_WAITING_MAX
     }
 
-    /// Has the connection come to its end? Nothing is open, and nothing will be: close it once all is written.
+    /// Has the connection ended, by a fault or because a side leaves and no stream is open? Then close it once all output is written.
     pub fn is_over(&self) -> bool {
         let is_leaving = self.drain == Drain::Final || self.peer_is_leaving;
         self.fatal.is_some() || (is_leaving && self.streams.len() == 0)
     }
 
-    /// Bytes of pieces of this stream that wait. A caller with a long body waits while this is more than it wants to hold.
+    /// Bytes of queued pieces of this stream. A caller with a long body adds no more while this exceeds its own bound.
     pub fn queued(&self, stream: StreamId) -> usize {
         self.streams.get(stream).map_or(0, |found| found.queued)
     }
 
-    /// What the connection takes of the heap, without the bytes of queued pieces.
+    /// Heap memory of the connection, without the bytes of queued pieces.
     pub fn memory_bytes(&self) -> usize {
         self.out.capacity()
             + self.block.capacity()
@@ -330,7 +330,7 @@ impl Connection {
         }
     }
 
-    /// Sends a piece of the body, in its turn and as windows allow. It is kept by reference.
+    /// Queues a piece of the body without a copy. It is sent in the stream's turn, as windows allow.
     pub fn piece(&mut self, stream: StreamId, piece: Bytes, now: Duration) {
         if piece.is_empty() || !self.may_send(stream) {
             return;
@@ -349,12 +349,12 @@ impl Connection {
         }
     }
 
-    /// Ends the answer, behind all of its pieces. The caller is done with the stream, but for a tunnel, which it ends by `release`.
+    /// Ends the body after all queued pieces. This releases a server's stream, except a tunnel, which needs [`Connection::release`].
     pub fn end(&mut self, stream: StreamId) {
         self.finish(stream, None);
     }
 
-    /// Ends the answer with trailers, a field block without status.
+    /// Like [`Connection::end`], with trailers: a field block without status.
     pub fn trailers(&mut self, stream: StreamId, block: Vec<u8>) {
         self.finish(stream, Some(block));
     }
@@ -369,7 +369,7 @@ impl Connection {
             "an answer ends once, behind its head"
         );
         found.ends = true;
-        // A server is done with it; a client waits for the answer.
+        // A server is done with the stream; a client waits for the answer.
         found.is_released |= !found.is_tunnel && self.role == Role::Server;
         if found.queued > 0 {
             found.trailers = trailers;
@@ -391,7 +391,7 @@ impl Connection {
         self.note_send_ended(stream);
     }
 
-    /// Ends a stream before its time; the caller is done with it.
+    /// Resets a stream and releases it.
     pub fn reset(&mut self, stream: StreamId, code: ErrorCode) {
         if let Some(found) = self.streams.get_mut(stream) {
             found.is_released = true;
@@ -399,14 +399,14 @@ impl Connection {
         }
     }
 
-    /// The caller is done with a stream that was reset, with a tunnel, or with a request of its own. One that is neither ended nor reset is
-    /// reset.
+    /// Releases a stream that was reset, a tunnel, or a request of ours: the caller is done with it. A stream that has neither ended nor been
+    /// reset is reset.
     pub fn release(&mut self, stream: StreamId) {
         let Some(found) = self.streams.get_mut(stream) else {
             return;
         };
         found.is_released = true;
-        // Of a request of ours, both the request and its answer have ended.
+        // A client's stream has ended once both the request and its answer have.
         let has_ended = found.ends && (self.role == Role::Server || found.recv_ended);
         if found.is_reset || has_ended {
             self.settle(stream);
@@ -422,7 +422,7 @@ impl Connection {
         }
     }
 
-    /// Begins to end the connection: the client is told to send no more requests, those under way are finished.
+    /// Begins a graceful shutdown: the client is told to send no more requests, and those under way are finished.
     //= rfc9113 §6.8   first the highest identifier, and the real one after a round trip
     pub fn drain(&mut self, now: Duration) {
         if self.drain == Drain::No && self.fatal.is_none() {
@@ -439,7 +439,7 @@ impl Connection {
         }
     }
 
-    /// Ends the connection at once, with this code: write what is to be written, and close.
+    /// Ends the connection at once, with this code: write the waiting output, then close.
     pub fn close(&mut self, code: ErrorCode) {
         if self.fatal.is_none() && self.drain != Drain::Final {
             self.write_go_away(self.last_taken(), code);
@@ -463,7 +463,7 @@ impl Connection {
         self.early_priorities.shrink_to_fit();
     }
 
-    // What several of these need.
+    // Helpers.
 
     fn may_send(&self, stream: StreamId) -> bool {
         let found = self.streams.get(stream);
@@ -501,7 +501,7 @@ impl Connection {
         let Some(found) = self.streams.get_mut(stream) else {
             return;
         };
-        // Behind a fatal fault it would hide from the client why (C4).
+        // After a fatal fault only GOAWAY is sent: RST_STREAM would hide its code from the client (C4).
         if !found.is_reset && self.fatal.is_none() {
             frame::write_word(kind::RST_STREAM, stream.id, code.0, &mut self.out);
         }
@@ -509,7 +509,7 @@ impl Connection {
         self.settle(stream);
     }
 
-    /// Nothing is sent on this stream any more.
+    /// Marks a stream as reset and drops its queue.
     fn note_reset(&mut self, stream: StreamId) {
         let Some(found) = self.streams.get_mut(stream) else {
             return;
@@ -524,7 +524,7 @@ impl Connection {
         }
     }
 
-    /// END_STREAM is in the output.
+    /// Records that END_STREAM is in the output.
     fn note_send_ended(&mut self, stream: StreamId) {
         let found = self.streams.get_mut(stream).expect("an open stream ends");
         found.send_ended = true;
@@ -541,7 +541,7 @@ impl Connection {
         self.settle(stream);
     }
 
-    /// Frees the stream if nothing is left of it.
+    /// Removes the stream once it is closed and released.
     fn settle(&mut self, stream: StreamId) {
         let Some(found) = self.streams.get(stream) else {
             return;
@@ -565,7 +565,7 @@ impl Connection {
         }
     }
 
-    /// The last stream of the peer's that we took: servers open none.
+    /// The last stream of the peer that we accepted; 0 for a client, since servers open none.
     fn last_taken(&self) -> u32 {
         match self.role {
             Role::Server => self.streams.last_id(),
@@ -573,7 +573,7 @@ impl Connection {
         }
     }
 
-    /// The connection ends here.
+    /// Ends the connection for a fault.
     #[cold]
     fn fail(&mut self, fault: Fault) -> Fault {
         if self.fatal.is_none() {
@@ -585,5 +585,5 @@ impl Connection {
     }
 }
 
-/// What the PING of a drain carries.
+/// The payload of the PING of a drain.
 const DRAIN_PING: &[u8; 8] = b"draining";

@@ -1,6 +1,6 @@
-//! What goes wrong, by name, and what the peer is told.
+//! Faults of the peer by name, and the error codes sent for them.
 //!
-//! A [`Fault`] names one thing that a peer did. Its row says the error code owed, and how far it reaches: `stream` faults end one
+//! A [`Fault`] names one mistake or excess of a peer. Its row gives its error code and its reach: `stream` faults end one
 //! stream with RST_STREAM (or 431), `connection` faults end the connection with GOAWAY. Each is counted in [`Counts`].
 //!
 //! Source: RFC 9113 §5.4 and §7.
@@ -57,7 +57,7 @@ impl fmt::Display for ErrorCode {
 
 macro_rules! faults {
     ($($reach:ident $name:ident $code:ident $reason:literal)*) => {
-        /// What a peer did that ends a stream or the connection.
+        /// A fault of the peer that ends a stream or the connection.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
         #[non_exhaustive]
@@ -69,12 +69,12 @@ macro_rules! faults {
             /// Every fault, in the order of the table.
             pub const ALL: &'static [Fault] = &[$(Fault::$name,)*];
 
-            /// The error code that the peer is told.
+            /// The error code sent to the peer.
             pub const fn code(self) -> ErrorCode {
                 match self { $(Self::$name => ErrorCode::$code,)* }
             }
 
-            /// A few words for a log line; no bytes of the peer in it.
+            /// A few words for a log line, without bytes from the peer.
             pub const fn reason(self) -> &'static str {
                 match self { $(Self::$name => $reason,)* }
             }
@@ -97,7 +97,7 @@ macro_rules! is_connection {
 }
 
 faults! {
-    // Frames that mean nothing, or cannot be where they are.
+    // Malformed or misplaced frames.
     connection Preface PROTOCOL_ERROR "no HTTP/2 preface"
     connection FrameTooLarge FRAME_SIZE_ERROR "frame longer than allowed"
     connection FrameLength FRAME_SIZE_ERROR "frame of a length that its type does not have"
@@ -117,7 +117,7 @@ faults! {
     connection WindowOverflowConnection FLOW_CONTROL_ERROR "connection window above 2^31-1"
     connection WindowExceededConnection FLOW_CONTROL_ERROR "more DATA than the connection's window"
     connection PriorityUpdate PROTOCOL_ERROR "PRIORITY_UPDATE of no request stream, or of too many"
-    // Too much of what is legal.
+    // Legal, but too much.
     connection BlockTooLarge ENHANCE_YOUR_CALM "field block too large"
     connection ContinuationFlood ENHANCE_YOUR_CALM "too many or empty CONTINUATION frames"
     connection ResetFlood ENHANCE_YOUR_CALM "too many streams reset"
@@ -130,7 +130,7 @@ faults! {
     connection BlockTimeout NO_ERROR "field block not complete in time"
     connection SettingsTimeout SETTINGS_TIMEOUT "SETTINGS not acknowledged in time"
     connection WindowStalled ENHANCE_YOUR_CALM "the connection's window lets too little of the answers through"
-    // A stream only.
+    // Faults that end only a stream.
     stream Refused REFUSED_STREAM "more streams than allowed"
     stream DataOnClosed STREAM_CLOSED "DATA on a closed stream"
     stream HeadersAfterEnd STREAM_CLOSED "HEADERS after the end of the stream"
@@ -168,7 +168,7 @@ faults! {
 }
 
 impl Fault {
-    /// The status that a request with this fault is answered with, where there is one; others are reset.
+    /// The status with which a request with this fault is answered; `None`: it is reset.
     //= rfc9113 §10.5.1   a server that gets a larger field block than it wants to handle can send 431
     pub const fn status(self) -> Option<u16> {
         match self {
@@ -186,7 +186,7 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// How often each fault was met on a connection.
+/// How often each fault occurred on a connection.
 #[derive(Clone, Debug)]
 pub struct Counts([u32; Fault::ALL.len()]);
 
@@ -200,12 +200,12 @@ impl Counts {
         *count = count.saturating_add(1);
     }
 
-    /// How often this one was met.
+    /// How often this fault occurred.
     pub fn of(&self, fault: Fault) -> u32 {
         self.0[fault as usize]
     }
 
-    /// All that were met, with how often.
+    /// The faults that occurred, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (Fault, u32)> + '_ {
         let all = Fault::ALL.iter().map(|&fault| (fault, self.of(fault)));
         all.filter(|&(_, count)| count > 0)

@@ -6,7 +6,7 @@ pub(crate) const HEADER_BYTES: usize = 9;
 /// The longest payload we accept: we never raise SETTINGS_MAX_FRAME_SIZE (RFC 9113 §6.5.2).
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 16_384;
 
-/// What a client sends first (RFC 9113 §3.4).
+/// The first bytes that a client sends (RFC 9113 §3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Frame types.
@@ -36,7 +36,7 @@ pub(crate) mod flag {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
-    /// Of the payload, in bytes.
+    /// Length of the payload, in bytes.
     pub(crate) len: usize,
     pub(crate) kind: u8,
     pub(crate) flags: u8,
@@ -72,10 +72,10 @@ impl Header {
     }
 }
 
-/// Of a 32-bit word with a reserved bit: the 31 that count.
+/// The 31 bits that count in a 32-bit word with a reserved bit.
 pub(crate) const STREAM_MASK: u32 = 0x7fff_ffff;
 
-/// A frame of four bytes, such as RST_STREAM and WINDOW_UPDATE.
+/// Writes a frame with a payload of four bytes, such as RST_STREAM and WINDOW_UPDATE.
 pub(crate) fn write_word(kind: u8, stream: u32, word: u32, out: &mut Vec<u8>) {
     let header = Header {
         len: 4,
@@ -91,7 +91,7 @@ pub(crate) fn word(bytes: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(*bytes.first_chunk()?))
 }
 
-/// A field block as one HEADERS frame and as many CONTINUATION frames as it needs.
+/// Writes a field block as one HEADERS frame and as many CONTINUATION frames as it needs.
 pub(crate) fn write_block(
     stream: u32,
     parts: [&[u8]; 3],

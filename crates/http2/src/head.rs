@@ -1,7 +1,7 @@
 //! The head of a request or an answer, or trailers: fields out of HPACK, checked (RFC 9113 §8).
 //!
-//! A head that two readers could read differently is refused, never repaired: what passes here may be written as HTTP/1.1 without
-//! meaning something else there. The rules are those of `http1` where both versions have them.
+//! A head that two parsers could read differently is refused, never repaired: an accepted head may be written as HTTP/1.1 without a
+//! change of meaning. Rules that both versions have are those of `http1`.
 //!
 //! A connection has one [`HeadBuffer`], which keeps its memory from request to request; a [`RequestView`] borrows from it. A
 //! plain request therefore allocates nothing.
@@ -31,13 +31,13 @@ pub struct RequestView<'a> {
     pub authority: &'a str,
     /// Begins with `/`, or is `*` for OPTIONS; visible ASCII without a fragment. Empty for CONNECT without `:protocol`.
     pub path: &'a str,
-    /// Of an extended CONNECT (RFC 8441), such as `websocket`; only where [`crate::Limits::extended_connect`] allows it.
+    /// `:protocol` of an extended CONNECT (RFC 8441), such as `websocket`; only where [`crate::Limits::extended_connect`] allows it.
     pub protocol: Option<&'a str>,
     /// The other fields, names in lower case. Crumbs of Cookie are one line; Host is there, and equal to `authority`.
     pub fields: &'a Fields,
     /// Which known fields there are.
     pub seen: Seen,
-    /// What the body must be long. `None` with an open stream: the end of the stream tells.
+    /// The length of the body. `None` without `ends`: the body lasts until the stream ends.
     pub content_length: Option<u64>,
     /// There is no body.
     pub ends: bool,
@@ -45,9 +45,9 @@ pub struct RequestView<'a> {
     pub expect_continue: bool,
     /// The client takes trailers (`te: trailers`).
     pub takes_trailers: bool,
-    /// Of the `priority` field.
+    /// The priority in the `priority` field, or the default.
     pub priority: Priority,
-    /// The size of the head as HTTP/1 writes it, nearly: each field with 4 bytes more than its text. Crumbs of Cookie are one field.
+    /// Nearly the size of the head in HTTP/1: each field counts 4 bytes more than its text. Crumbs of Cookie are one field.
     pub head_bytes: usize,
 }
 
@@ -58,16 +58,16 @@ pub struct ResponseView<'a> {
     pub status: u16,
     /// The fields, names in lower case.
     pub fields: &'a Fields,
-    /// What the body must be long, or would be long if the request were GET. `None` with an open stream: the end of the stream tells.
+    /// The length of the body, or of the body that GET would get. `None` without `ends`: the body lasts until the stream ends.
     pub content_length: Option<u64>,
     /// There is no body.
     pub ends: bool,
 }
 
-/// What a field adds to a head besides its text, as HTTP/1 writes it: colon, blank, CRLF.
+/// Bytes that a field adds to a head besides its text in HTTP/1: colon, blank, CRLF.
 const LINE_BYTES: usize = 4;
 
-/// What a crumb of Cookie adds to its field.
+/// Bytes that a further crumb of Cookie adds to its field besides its text.
 const CRUMB_BYTES: usize = 2;
 
 /// Which part of a message is read.
@@ -78,7 +78,7 @@ pub(crate) enum Part {
     Trailers,
 }
 
-/// Where heads are read into.
+/// A head as it is read; its memory is used again for the next one.
 #[derive(Default)]
 pub(crate) struct HeadBuffer {
     fields: Fields,
@@ -99,7 +99,7 @@ pub(crate) struct HeadBuffer {
     takes_trailers: bool,
     priority: Priority,
     bytes: usize,
-    /// Of names and values that came out of the block, whether they are kept or not.
+    /// Length of all decoded names and values, whether they are kept or not.
     read_bytes: usize,
     count: usize,
     has_regular: bool,
@@ -151,7 +151,7 @@ impl HeadBuffer {
             true => CRUMB_BYTES,
             false => field.name.len() + LINE_BYTES,
         };
-        // As many as HTTP/1 has lines: method, scheme and path stand in the request line.
+        // Counts the lines that HTTP/1 would have: method, scheme and path are in the request line.
         self.count += usize::from(!is_crumb && !of_line.contains(&field.kind));
         let taken = if self.bytes > limits.head_bytes_max {
             Err(Fault::HeadTooLarge)
@@ -249,7 +249,7 @@ impl HeadBuffer {
         Ok(())
     }
 
-    /// The block was read: is it a request? `ends`: the stream ends with it.
+    /// Checks a complete block as a request. `ends`: the stream ends with it.
     pub(crate) fn finish_request(&mut self, ends: bool) -> Result<(), Fault> {
         if let Some(fault) = self.fault {
             return Err(fault);
@@ -295,7 +295,7 @@ impl HeadBuffer {
         self.settle_authority(is_tunnel)
     }
 
-    /// The block was read: is it the head of an answer? `ends`: the stream ends with it; `is_alone`: no body can follow. The status.
+    /// Checks a complete block as a response head and returns its status. `ends`: the stream ends with it; `is_alone`: no body can follow.
     pub(crate) fn finish_response(&mut self, ends: bool, is_alone: bool) -> Result<u16, Fault> {
         if let Some(fault) = self.fault {
             return Err(fault);
@@ -351,7 +351,7 @@ impl HeadBuffer {
         Ok(())
     }
 
-    /// The block was read: are these trailers?
+    /// Checks a complete block as trailers.
     pub(crate) fn finish_trailers(&mut self) -> Result<(), Fault> {
         match self.fault {
             Some(fault) => Err(fault),
@@ -368,7 +368,7 @@ impl HeadBuffer {
         }
     }
 
-    /// How long the names and values of the block are, as far as it was read.
+    /// Length of the names and values decoded so far.
     pub(crate) fn read_bytes(&self) -> usize {
         self.read_bytes
     }
@@ -381,12 +381,12 @@ impl HeadBuffer {
         self.priority
     }
 
-    /// Has its answer no body?
+    /// Is the method HEAD, so that the answer has no body?
     pub(crate) fn is_head(&self) -> bool {
         self.text_of(&self.method) == Some("HEAD")
     }
 
-    /// A CONNECT: the stream is a tunnel.
+    /// Is the method CONNECT, so that the stream is a tunnel?
     pub(crate) fn is_connect(&self) -> bool {
         self.text_of(&self.method) == Some("CONNECT")
     }
@@ -395,7 +395,7 @@ impl HeadBuffer {
         &self.fields
     }
 
-    /// After [`HeadBuffer::finish_request`].
+    /// The checked request; call after [`HeadBuffer::finish_request`].
     pub(crate) fn view(&self, ends: bool) -> RequestView<'_> {
         RequestView {
             method: self.text_of(&self.method).unwrap_or_default(),
@@ -414,7 +414,7 @@ impl HeadBuffer {
         }
     }
 
-    /// After [`HeadBuffer::finish_response`].
+    /// The checked response head; call after [`HeadBuffer::finish_response`].
     pub(crate) fn response(&self, ends: bool) -> ResponseView<'_> {
         let status = self.text_of(&self.status).and_then(|it| it.parse().ok());
         ResponseView {
@@ -430,13 +430,13 @@ impl HeadBuffer {
         *self = HeadBuffer::default();
     }
 
-    /// What it takes of the heap.
+    /// Heap memory, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.fields.memory_bytes() + self.text.capacity() + self.cookie.capacity()
     }
 
     fn text_of(&self, range: &Option<Range<usize>>) -> Option<&str> {
-        // Bytes that are no UTF-8 are in no token, target, scheme or authority: refused by those checks as "".
+        // Bytes that are not UTF-8 become "", which the checks of token, target, scheme and authority refuse.
         let bytes = &self.text[range.clone()?];
         Some(std::str::from_utf8(bytes).unwrap_or_default())
     }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `constant` | the static table |
 //! | `table` | the dynamic table of what a peer sends |
-//! | `note` | what a name means, found once and kept in the tables |
+//! | `note` | the meaning of a field, found once and kept in the tables |
 //! | `integer` | integers with a prefix |
 //! | `decode` | a block to fields |
 //! | `encode` | fields to a block, without a dynamic table |

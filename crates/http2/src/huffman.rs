@@ -1,8 +1,8 @@
 //! The Huffman code of strings (RFC 7541 §5.2).
 //!
-//! Reading looks at the next twelve bits: one row of a table says which one or two symbols they begin with and how many
-//! bits those take. Codes of more than twelve bits belong to bytes that hardly occur in fields; they are found by length,
-//! since the code is canonical: codes of one length are consecutive, in the order of their symbols.
+//! Decoding looks up the next twelve bits in a table, whose row gives the one or two symbols they begin with and the length of
+//! their codes. Codes of more than twelve bits belong to bytes that are rare in fields. They are found by length, because the
+//! code is canonical: codes of one length are consecutive, in the order of their symbols.
 //!
 //! The tables are computed from `codes` when the crate is compiled.
 
@@ -15,7 +15,7 @@ const LOOK_BITS: u32 = 12;
 const CODE_BITS_MAX: u32 = 30;
 const EOS: usize = 256;
 
-/// What a row says: the symbols in the two low bytes, their number above them (0: a longer code), then the bits they take.
+/// A row of the table: up to two symbols, their number (0: the code is longer than a row), and the bits of their codes.
 #[derive(Clone, Copy)]
 struct Row {
     symbols: [u8; 2],
@@ -116,11 +116,11 @@ const fn long_tables() -> ([Length; CODE_BITS_MAX as usize + 1], [u16; 257]) {
     (lengths, symbols)
 }
 
-/// Why a string is no Huffman string: EOS in it, or padding that is not the first bits of EOS (RFC 7541 §5.2).
+/// A malformed Huffman string: it contains EOS, or its padding is not the first bits of EOS (RFC 7541 §5.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BadString;
 
-/// Appends what `coded` stands for. At most 8/5 of its length.
+/// Appends the decoded string, which is at most 8/5 as long as `coded`.
 pub(crate) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), BadString> {
     out.reserve(coded.len() * 8 / 5 + 1);
     // The next bits are at the high end of `bits`; `held` of them are from the string, zeros follow.
@@ -129,12 +129,12 @@ pub(crate) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), BadString> {
     let mut rest = coded;
     loop {
         if let Some((word, _)) = rest.split_first_chunk::<8>() {
-            // Whole bytes of the word that there is room for.
+            // Take as many whole bytes of the word as there is room for.
             bits |= u64::from_be_bytes(*word) >> held;
             let bytes = (63 - held) / 8;
             rest = &rest[bytes as usize..];
             held += bytes * 8;
-            // Bits beyond those counted are from bytes that come again, and the same.
+            // Clear the bits beyond `held`: their bytes are read again.
             bits &= !(u64::MAX.checked_shr(held).unwrap_or(0));
         } else {
             while held <= 56
@@ -145,7 +145,7 @@ pub(crate) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), BadString> {
                 rest = left;
             }
         }
-        // More bytes are to come: no code is cut off while so many bits are held.
+        // While this many bits are held, no code is cut off, though more bytes are to come.
         while held >= CODE_BITS_MAX + LOOK_BITS {
             step(&mut bits, &mut held, out)?;
         }
@@ -154,7 +154,7 @@ pub(crate) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), BadString> {
         }
     }
     while held > 0 {
-        // What is left may be padding: fewer than eight ones.
+        // The rest may be padding: fewer than eight ones.
         //= rfc7541 §5.2   padding of more than seven bits, or not of the first bits of EOS, is a decoding error
         if held < 8 && bits == !(u64::MAX >> held) {
             return Ok(());
@@ -247,7 +247,7 @@ mod tests {
         decode(coded, &mut out).map(|()| out)
     }
 
-    /// Bit by bit, against the table of the RFC.
+    /// Decodes bit by bit, with the table of the RFC.
     fn slowly(coded: &[u8]) -> Result<Vec<u8>, BadString> {
         let mut out = Vec::new();
         let (mut code, mut len) = (0u32, 0u8);

@@ -1,9 +1,9 @@
 //! Both sides of HTTP/2 without I/O (RFC 9113): frames, HPACK, flow control, priorities, and a limit for each thing that a
 //! peer may do too often.
 //!
-//! A [`Connection`] is a state machine. The caller reads bytes and gives them to [`Connection::handle_input`], which gives back
-//! one [`Event`] after the other; it answers by commands ([`Connection::begin`], [`Connection::piece`], [`Connection::end`]); and it
-//! takes what is to be written from [`Connection::poll_output`]. Time is a parameter.
+//! A [`Connection`] is a state machine. The caller passes received bytes to [`Connection::handle_input`], which returns one [`Event`]
+//! at a time. The caller answers with commands ([`Connection::begin`], [`Connection::piece`], [`Connection::end`]) and takes the bytes
+//! to write from [`Connection::poll_output`]. Time is a parameter.
 //!
 //! ```
 //! use std::time::Duration;
@@ -42,22 +42,22 @@
 //!
 //! | file | story |
 //! |---|---|
-//! | `connection` | the state machine: what the caller sees; in its folder what comes in, field blocks, what goes out, time |
+//! | `connection` | the state machine and its public methods; its folder has input, field blocks, output and timeouts |
 //! | `head` | the head of a request or an answer, checked as strictly as `http1` checks one |
 //! | `hpack`, `huffman` | field blocks |
-//! | `stream_id` | which stream |
-//! | `streams` | streams by identifier, and those that have gone |
-//! | `ready`, `priority` | whose DATA is next (RFC 9218) |
-//! | `turn` | what is to be written, without a copy of large pieces |
-//! | `budget`, `limits` | how much of what is legal |
-//! | `error` | faults by name, with the code owed |
+//! | `stream_id` | the public handle of a stream |
+//! | `streams` | open streams by identifier, and the last closed ones |
+//! | `ready`, `priority` | which stream sends DATA next (RFC 9218) |
+//! | `turn` | the next output, without a copy of large pieces |
+//! | `budget`, `limits` | how many useless frames are accepted, and the configurable bounds |
+//! | `error` | faults by name, with their error codes |
 //! | `frame` | frame headers |
 //! | `pace` | peers whose windows let too little through |
 //! | `mistakes` | deliberate mistakes, for the simulation |
 //!
-//! The example is a server's. A client ([`Connection::client`]) asks by [`Connection::request`], after which the same commands send its
-//! body, and hears [`Event::Response`]. What differs between the two stands in `connection/asking`, in `head` and where the code asks for
-//! its role; frames, blocks, windows and limits are one code.
+//! The example is a server. A client ([`Connection::client`]) sends a request head with [`Connection::request`] and the body with the same
+//! commands, and receives [`Event::Response`]. Code that differs between the two roles is in `connection/asking`, in `head` and wherever
+//! `role` is checked; they share frames, field blocks, windows and limits.
 //!
 //! Not known here: sockets, TLS, clocks, caching, HTTP/1.
 //!

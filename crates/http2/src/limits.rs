@@ -1,24 +1,24 @@
-//! How much a client may want. What is not here is a constant beside its mechanism.
+//! The configurable bounds of a connection. All others are constants beside their mechanism.
 
 use std::time::Duration;
 
-/// The bounds of one connection. Each says what happens there.
+/// The bounds of one connection, each with the consequence of exceeding it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Streams at once; those count whose work has not ended, though the client reset them. Further ones: REFUSED_STREAM.
+    /// Concurrent streams. A stream that the client reset counts until the caller has released it. Further ones: REFUSED_STREAM.
     pub streams_max: u32,
-    /// A head: names and values with 4 bytes for each field, as HTTP/1 writes them; crumbs of Cookie are one field. More: 431. A compressed
-    /// block longer than that by more than 64 KiB ends the connection, as do names and values of eight times as much that come out of one.
+    /// Bytes of a head: names, values and 4 bytes for each field, as in HTTP/1; crumbs of Cookie are one field. More: 431. A compressed block
+    /// that is more than 64 KiB longer ends the connection, as does one whose decoded names and values are eight times longer than that.
     pub head_bytes_max: usize,
-    /// Fields in a head, or in trailers; crumbs of Cookie are one, and method, scheme and path none. More: 431.
+    /// Fields in a head, or in trailers; crumbs of Cookie count as one, and method, scheme and path as none. More: 431.
     pub fields_max: usize,
     /// HPACK's dynamic table of what the client sends, in bytes.
     pub table_bytes_max: usize,
-    /// What a client may send on a stream before the caller has taken it, in bytes. More: the stream is reset.
+    /// Bytes that a client may send on a stream before the caller has consumed them. More: the stream is reset.
     pub stream_window: u32,
-    /// What the window of a stream may grow to by what is lent to it, by which the next one grows along; see [`crate::Connection::lend`].
+    /// The most to which lending may raise a stream's window; the connection's window grows by the same bytes. See [`crate::Connection::lend`].
     pub stream_window_max: u32,
-    /// The same of all streams together; at least 65,535. More: the connection ends.
+    /// Bytes that a client may send on all streams together before the caller has consumed them; at least 65,535. More: the connection ends.
     pub connection_window: u32,
     /// Is extended CONNECT (RFC 8441) offered?
     pub extended_connect: bool,
@@ -26,12 +26,12 @@ pub struct Limits {
     pub preface_time: Duration,
     /// From the first frame of a field block to its last. Later: the connection ends.
     pub block_time: Duration,
-    /// From our SETTINGS to their acknowledgement, while anything is asked. Later: the connection ends.
+    /// From the start to the acknowledgement of our SETTINGS. Later: the connection ends.
     pub settings_time: Duration,
-    /// The longest that a stream may have bytes to send and send none, since the client opens no window. Later: it is reset. The same
-    /// of the connection's window: the connection ends.
+    /// How long bytes of a stream may wait and none be sent, because the client opens no window. Longer: the stream is reset; if it is
+    /// the connection's window, the connection ends.
     pub stall_time: Duration,
-    /// Bytes a second that a client's window must let through on the average of a minute in which bytes wait for it. Less: as above.
+    /// Bytes a second that a client's window must let through, on the average of a minute in which bytes wait for it. Less: as for `stall_time`.
     /// 0: no such rule.
     pub rate_min: u64,
     /// From the first GOAWAY of a drain to the last, if the client does not answer the PING between them.
@@ -39,7 +39,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What is ordinary.
+    /// The default bounds.
     pub const DEFAULT: Self = Self {
         streams_max: 100,
         head_bytes_max: 64 * 1024,

@@ -3,9 +3,9 @@
 //! Without the feature `mistakes`, which only that simulation turns on, none can be made and the checks compile to nothing.
 
 ::mistakes::mistakes! {
-    /// What was taken of a stream is announced to the client twice.
+    /// Consumed bytes of a stream are announced to the client twice.
     CreditTwice "credit-twice"
-    /// What was taken of the connection is never announced.
+    /// Consumed bytes of the connection are never announced.
     NoCredit "no-credit"
     /// The last DATA frame of an answer does not end its stream.
     LoseEnd "lose-end"
@@ -13,10 +13,10 @@
     IgnoreConnectionWindow "ignore-connection-window"
     /// A new initial window does not touch the streams that are open.
     KeepWindows "keep-windows"
-    /// A stream whose window was opened again is not sent on.
+    /// A stream whose window opens again sends no more.
     ForgetReady "forget-ready"
-    /// An answer goes on behind the client's reset.
+    /// An answer goes on after the client's reset.
     SendBehindReset "send-behind-reset"
-    /// A slot is free when the client resets, with its caller still at work.
+    /// A slot is freed when the client resets its stream, though the caller is still at work.
     FreeAtReset "free-at-reset"
 }

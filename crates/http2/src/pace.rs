@@ -1,13 +1,13 @@
-//! How fast a client lets us send what is queued for it, and when that is too slow.
+//! The rate at which a client's window lets queued bytes through, and when it is too slow.
 //!
-//! Only time counts in which bytes are queued and a window of the client's is closed. So a stream that waits for its turn, for the
-//! caller or for the socket is not slow. Too slow is a client that
+//! Only time in which bytes are queued behind a closed window counts. A stream that waits for its turn, for the caller or for the
+//! socket is therefore not slow. A client is too slow if it
 //!
 //!   - takes nothing for [`crate::Limits::stall_time`], or
 //!   - takes less than [`crate::Limits::rate_min`] bytes a second, on the average of a minute of such time: otherwise a window that is
 //!     opened by a byte now and then would hold a stream and its data for ever.
 //!
-//! The rule is the one that a proxy has for the whole connection, where the socket is what does not move.
+//! A proxy has the same rule for the whole connection, when its socket takes no more.
 
 use std::time::Duration;
 
@@ -19,13 +19,13 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// The recent pace of one stream, or of the connection's window.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Pace {
-    /// Since when a window is closed.
+    /// When the client's window closed, if it is closed.
     closed_at: Option<Duration>,
-    /// Time waited before that, in this window.
+    /// Time waited before `closed_at`, in this period of the average.
     waited: Duration,
-    /// Of it, since something was sent.
+    /// The part of `waited` since bytes were last sent.
     stalled: Duration,
-    /// Bytes sent in this window.
+    /// Bytes sent in this period of the average.
     sent: u64,
 }
 
@@ -45,7 +45,7 @@ impl Pace {
         }
     }
 
-    /// So many bytes were sent.
+    /// Records bytes that were sent.
     #[inline]
     pub(crate) fn sent(&mut self, bytes: usize, limits: &Limits) {
         self.stalled = Duration::ZERO;

@@ -1,7 +1,7 @@
 //! Priorities of answers (RFC 9218): urgency 0 to 7, and whether parts of the answer are of use.
 //!
-//! A client says them in the `priority` field of a request, and in PRIORITY_UPDATE. Both are read leniently: an unknown or malformed
-//! member is passed over, as RFC 9218 §4 demands.
+//! A client sends them in the `priority` field of a request, and in PRIORITY_UPDATE. Both are read leniently: an unknown or malformed
+//! member is ignored, as RFC 9218 §4 demands.
 //!
 //! Not known here: the tree of RFC 7540, which we tell clients not to use.
 
@@ -15,7 +15,7 @@ pub(crate) const URGENCIES: usize = 8;
 pub struct Priority {
     /// 0 (soonest) to 7.
     pub urgency: u8,
-    /// Parts of the answer are of use before the whole is there, so that it may share the connection with its equals.
+    /// Parts of the answer are of use before the whole has come, so it may take turns with other answers of its urgency.
     pub incremental: bool,
 }
 
@@ -35,13 +35,13 @@ impl Priority {
         Priority::default().and_then(value)
     }
 
-    /// The same of a field that comes in several lines, behind those that were read.
+    /// Applies a further line of a `priority` field to the lines read so far.
     //= rfc9651 §3.2   the lines of a dictionary are one; of members with one key the last counts
     pub(crate) fn and_then(mut self, line: &[u8]) -> Priority {
         let mut rest = line;
         while !rest.is_empty() {
             let member = take_until_comma(&mut rest);
-            // Parameters of a member mean nothing.
+            // Parameters of a member are ignored.
             let member = member
                 .split(|&byte| byte == b';')
                 .next()
@@ -57,7 +57,7 @@ impl Priority {
     }
 }
 
-/// What stands before the next comma that is not in a string.
+/// Takes the text before the next comma that is not in a string.
 fn take_until_comma<'v>(rest: &mut &'v [u8]) -> &'v [u8] {
     let (mut in_string, mut is_escaped) = (false, false);
     let ends = |&byte: &u8| {

@@ -1,9 +1,9 @@
-//! Whose DATA is next (RFC 9218 §10).
+//! Which stream sends DATA next (RFC 9218 §10).
 //!
-//! The lowest urgency goes first. Within one, answers that are of no use in parts are sent one after the other, in the order of
-//! the requests; incremental ones share, a frame each in turn; the two kinds alternate.
+//! The lowest urgency goes first. Within an urgency, answers that are not incremental are sent one after the other, in the order of
+//! the requests; incremental ones take turns, a frame each; the two kinds alternate.
 //!
-//! Only streams are here that have something to send and a window for it.
+//! Only streams with queued bytes and an open window are here (C3 of `connection`).
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use crate::stream_id::StreamId;
 struct Level {
     /// Sorted by identifier.
     whole: VecDeque<StreamId>,
-    /// In turn.
+    /// In the order of their turns.
     shared: VecDeque<StreamId>,
     shared_is_next: bool,
 }
@@ -44,7 +44,7 @@ impl Ready {
         self.filled |= 1 << priority.urgency;
     }
 
-    /// Takes the next one out.
+    /// Removes and returns the stream that sends next.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<StreamId> {
         if self.filled == 0 {
@@ -76,14 +76,14 @@ impl Ready {
         }
     }
 
-    /// Gives back its memory, if nothing is in it.
+    /// Gives back the memory of an empty queue.
     pub(crate) fn release_buffers(&mut self) {
         if self.is_empty() {
             *self = Ready::default();
         }
     }
 
-    /// What it takes of the heap.
+    /// Heap memory, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let of = |level: &Level| level.whole.capacity() + level.shared.capacity();
         self.levels.iter().map(of).sum::<usize>() * size_of::<StreamId>()

@@ -1,6 +1,6 @@
-//! Which stream of a connection.
+//! The public handle of a stream.
 
-/// A stream of one connection. The number is never used again on it; the place in memory may be, and is checked.
+/// A stream of one connection. Its number is never used again on the connection. Its slot may be, so each access checks the number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StreamId {
     pub(crate) id: u32,

@@ -1,12 +1,12 @@
 //! The streams of a connection, by identifier and by place (RFC 9113 §5.1).
 //!
-//! A stream has a slot from its HEADERS until both sides have ended it *and* the caller is done with it: a client that opens and resets
-//! cannot have more work under way than it may have streams. Slots are used again, with their memory.
+//! A stream has a slot from its HEADERS until both sides have ended it *and* the caller is done with it. A client that opens and resets
+//! streams can therefore cause no more work at once than it may have streams. Slots are used again, with their memory.
 //!
-//! Identifiers only grow, so the list of open streams is sorted by itself: new ones go to its end.
+//! Identifiers only grow, so appending new streams keeps the list of open streams sorted.
 //!
-//! Of streams that have gone, the last [`GONE_MAX`] are known: how they went decides whether a late frame is ignored or an error.
-//! A frame that is later than that is answered as RFC 9113 §5.1 allows after "a period of time".
+//! The last [`GONE_MAX`] closed streams are remembered: how a stream closed decides whether a late frame is ignored or an error.
+//! Frames of streams closed earlier are answered as RFC 9113 §5.1 allows after "a period of time".
 //!
 //! Not known here: frames, windows of the connection, priorities among streams.
 
@@ -20,10 +20,10 @@ use crate::pace::Pace;
 use crate::priority::Priority;
 use crate::stream_id::StreamId;
 
-/// How many streams that have gone are remembered.
+/// How many closed streams are remembered.
 const GONE_MAX: usize = 256;
 
-/// Pieces for which a free slot keeps room.
+/// The pieces for which a slot keeps room when it is used again.
 const KEPT_PIECES: usize = 8;
 
 #[derive(Default, Debug)]
@@ -31,46 +31,46 @@ pub(crate) struct Stream {
     /// 0: the slot is free.
     pub(crate) id: u32,
     pub(crate) priority: Priority,
-    /// A CONNECT: each side ends on its own.
+    /// A CONNECT, whose sides end independently.
     pub(crate) is_tunnel: bool,
-    /// Reset, by the client or by us. Nothing is sent any more; the caller is still busy.
+    /// Reset by either side: nothing more is sent. The slot is kept until the caller releases it.
     pub(crate) is_reset: bool,
-    /// Then no frame of it may follow.
+    /// Reset by the peer, which may send no more frames on the stream.
     pub(crate) is_reset_by_peer: bool,
-    /// The caller has given the end, or let go.
+    /// The caller has ended its answer, or released the stream.
     pub(crate) is_released: bool,
 
     // From the peer.
-    /// When its head came, or went out.
+    /// When the request head was received, or sent.
     pub(crate) began: Duration,
     pub(crate) recv_ended: bool,
-    /// What the client may still send.
+    /// Bytes that the peer may still send.
     pub(crate) recv_window: i64,
-    /// The whole of it, if nothing is on its way.
+    /// The whole window, when no bytes are under way or held.
     pub(crate) recv_window_max: u32,
-    /// What the caller has lent of that; see `connection/windows`.
+    /// The part of `recv_window_max` that the caller has lent; see `connection/windows`.
     pub(crate) recv_lent: u32,
-    /// That is to return as soon as it can.
+    /// `recv_lent` is to return as soon as it can.
     pub(crate) recv_shrinks: bool,
-    /// The client has used up most of its window since that was made larger.
+    /// The client has used up most of its window since the window last grew.
     pub(crate) recv_was_short: bool,
-    /// Taken since the window was made larger.
+    /// Bytes consumed since the window last grew.
     pub(crate) recv_taken: u32,
-    /// Given to the caller, not yet taken.
+    /// Bytes given to the caller and not yet consumed.
     pub(crate) recv_held: u32,
-    /// By how much the frames of that were too small; see `budget`.
+    /// How many bytes too small the frames of `recv_held` were; see `budget`.
     pub(crate) recv_small: u32,
-    /// Taken, not yet announced to the client.
+    /// Bytes consumed and not yet announced to the peer.
     pub(crate) recv_credit: u32,
-    /// Of Content-Length, still to come.
+    /// Bytes of the body still to come, if Content-Length says.
     pub(crate) recv_expected: Option<u64>,
-    /// What its answer may be, of a request of ours.
+    /// The state of the answer, if this is a request of ours.
     pub(crate) answer: Answer,
 
     // To the client.
-    /// The final head was given.
+    /// The caller gave the final head.
     pub(crate) has_begun: bool,
-    /// The caller gave the end, perhaps behind pieces that still wait.
+    /// The caller ended the body; queued pieces may still wait.
     pub(crate) ends: bool,
     /// END_STREAM was written.
     pub(crate) send_ended: bool,
@@ -80,7 +80,7 @@ pub(crate) struct Stream {
     pub(crate) queued: usize,
     /// The block of trailers, to follow `pieces`.
     pub(crate) trailers: Option<Vec<u8>>,
-    /// It is in the queue of those that may send.
+    /// The stream is in `ready`.
     pub(crate) is_ready: bool,
     /// How fast its window lets bytes through.
     pub(crate) pace: Pace,
@@ -89,12 +89,12 @@ pub(crate) struct Stream {
 /// The answer to a request of ours.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) enum Answer {
-    /// Its final head is to come.
+    /// The final head is still to come.
     #[default]
     Awaited,
-    /// The same, and no body follows it, whatever it announces: the request is HEAD.
+    /// Like `Awaited`, for HEAD: no body follows the final head, whatever its Content-Length.
     AwaitedAlone,
-    /// Its final head has come.
+    /// The final head has come.
     Begun,
 }
 
@@ -110,14 +110,14 @@ impl Stream {
         };
     }
 
-    /// The client may send so much more than before.
+    /// Makes the window larger by so many bytes.
     pub(crate) fn grow_by(&mut self, bytes: u32) {
         self.recv_window_max += bytes;
         self.recv_credit += bytes;
         (self.recv_taken, self.recv_was_short) = (0, false);
     }
 
-    /// What is lent to it and is of no use any more, as far as it was taken and not announced; the client is not told of that.
+    /// Takes back lent bytes that are of no more use, from the consumed bytes not yet announced: these are then never announced.
     pub(crate) fn returns(&mut self) -> u32 {
         if self.recv_ended && self.recv_held == 0 {
             return std::mem::take(&mut self.recv_lent);
@@ -143,14 +143,14 @@ impl Stream {
         self.trailers = None;
     }
 
-    /// Keeps its pace up to date: bytes wait behind a closed window, or they do not.
+    /// Tells `pace` whether bytes wait behind a closed window.
     #[inline]
     pub(crate) fn note_pace(&mut self, now: Duration) {
         let is_closed = self.queued > 0 && self.send_window <= 0;
         self.pace.note(is_closed, now);
     }
 
-    /// Does its client let too little through? What a tunnel carries comes when it comes, so no rate holds for it.
+    /// Does the client let too little through? A tunnel has no minimum rate, because its traffic is irregular.
     pub(crate) fn is_too_slow(&self, now: Duration, limits: &Limits) -> bool {
         let rate_min = if self.is_tunnel { 0 } else { limits.rate_min };
         let limits = Limits {
@@ -160,18 +160,18 @@ impl Stream {
         self.pace.is_too_slow(now, &limits)
     }
 
-    /// May frames be sent on it?
+    /// May frames be sent on this stream?
     pub(crate) fn is_writable(&self) -> bool {
         !self.is_reset && !self.send_ended
     }
 }
 
-/// How a stream went.
+/// How a stream closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Gone {
     /// Both sides ended it, or the client reset it.
     Closed,
-    /// We reset it: what the client had sent before it knew is ignored, as far as its window went.
+    /// We reset it. DATA that the peer sent before it knew is ignored, up to the window that was left.
     ResetByUs { window: i64 },
 }
 
@@ -191,7 +191,7 @@ impl Streams {
         self.last_id
     }
 
-    /// A stream of that identifier was opened, though perhaps refused.
+    /// Records that a stream with this identifier was opened, even if it is refused.
     pub(crate) fn note_id(&mut self, id: u32) {
         debug_assert!(id > self.last_id);
         self.last_id = id;
@@ -216,7 +216,7 @@ impl Streams {
     /// The stream of that identifier, if it has a slot.
     #[inline]
     pub(crate) fn find(&self, id: u32) -> Option<StreamId> {
-        // Frames mostly are about one of the last.
+        // An identifier above the last open stream needs no search.
         if self.open.last().is_none_or(|&(last, _)| last < id) {
             return None;
         }
@@ -248,7 +248,7 @@ impl Streams {
         self.note_gone(stream.id, how);
     }
 
-    /// Gives back the memory of free slots, if all are.
+    /// Gives back the memory of the slots, if all are free.
     pub(crate) fn release_buffers(&mut self) {
         if self.open.is_empty() {
             self.free = Vec::new();
@@ -258,7 +258,7 @@ impl Streams {
         }
     }
 
-    /// What they take of the heap, without what is queued.
+    /// Heap memory in bytes, without queued bodies.
     pub(crate) fn memory_bytes(&self) -> usize {
         let trailers = |slot: &Stream| slot.trailers.as_ref().map_or(0, Vec::capacity);
         let of = |slot: &Stream| slot.pieces.capacity() * size_of::<Bytes>() + trailers(slot);
@@ -269,13 +269,13 @@ impl Streams {
             + self.gone.capacity() * size_of::<(u32, Gone)>()
     }
 
-    /// How a stream without a slot went, if that is still known.
+    /// How a stream without a slot closed, if it is remembered.
     pub(crate) fn how_gone(&self, id: u32) -> Option<Gone> {
         let found = self.gone.iter().rev().find(|(gone, _)| *gone == id)?;
         Some(found.1)
     }
 
-    /// So many bytes came on a stream that we reset. `None`: it is not such a stream, as far as is known.
+    /// Charges bytes received on a stream that we reset; false: they exceed its window. `None`: no such stream is remembered.
     pub(crate) fn charge_gone(&mut self, id: u32, bytes: i64) -> Option<bool> {
         let found = self.gone.iter_mut().rev().find(|(gone, _)| *gone == id)?;
         let Gone::ResetByUs { window } = &mut found.1 else {
@@ -292,7 +292,7 @@ impl Streams {
         self.gone.push_back((id, how));
     }
 
-    /// All with a slot, oldest first.
+    /// All streams with a slot, oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (StreamId, &Stream)> + '_ {
         let of = |&(id, slot): &(u32, u32)| (StreamId { id, slot }, &self.slots[slot as usize]);
         self.open.iter().map(of)

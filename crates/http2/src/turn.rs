@@ -1,7 +1,7 @@
-//! What is to be written next: frames of our own, and pieces of bodies by reference.
+//! The next output: frames in one buffer, and pieces of bodies by reference.
 //!
-//! The connection fills a turn, the caller writes it with one vectored write, advances it by what was taken, and fills it
-//! again once it is empty. Small pieces are copied behind their frame header, since a slice of its own costs more than the copy.
+//! The connection fills a turn. The caller writes it with vectored writes, advances it by the bytes written, and has it filled
+//! again once it is empty. Small pieces are copied after their frame header, since a slice of its own costs more than the copy.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -10,7 +10,7 @@ use bytes::{Buf, Bytes};
 
 use crate::stream_id::StreamId;
 
-/// Pieces up to this are copied.
+/// Pieces up to this length are copied.
 pub const COPIED_BYTES_MAX: usize = 1536;
 
 #[derive(Debug)]
@@ -24,9 +24,9 @@ enum Piece {
 #[derive(Default, Debug)]
 pub struct Turn {
     pub(crate) own: Vec<u8>,
-    /// Where the first piece of our own begins.
+    /// Where the first [`Piece::Own`] begins in `own`.
     own_at: usize,
-    /// What of `own` is in no piece yet begins here.
+    /// Where the bytes of `own` begin that are in no piece yet.
     own_open: usize,
     pieces: VecDeque<Piece>,
     remaining: usize,
@@ -34,7 +34,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Nothing to write; allocates nothing.
+    /// An empty turn; allocates nothing.
     pub fn new() -> Self {
         Self::default()
     }
@@ -49,7 +49,7 @@ impl Turn {
         &self.ended
     }
 
-    /// Makes room for the next turn. What the turn had must be written.
+    /// Clears the turn for the next bytes. All earlier ones must have been written.
     pub(crate) fn begin(&mut self) {
         debug_assert!(self.is_empty(), "a turn is filled again once it is written");
         self.own.clear();
@@ -86,14 +86,14 @@ impl Turn {
         self.close_own();
     }
 
-    /// Gives back its memory, if it is written.
+    /// Gives back the memory, if all of the turn is written.
     pub(crate) fn release_buffers(&mut self) {
         if self.is_empty() {
             *self = Turn::new();
         }
     }
 
-    /// What it takes of the heap, without the bytes of pieces.
+    /// Heap memory in bytes, without the bytes of pieces.
     #[cfg(test)]
     pub(crate) fn memory_bytes(&self) -> usize {
         self.own.capacity()

@@ -1,13 +1,13 @@
 //! The client's side: requests go out, answers come in (RFC 9113 §8.1).
 //!
-//! Life of a stream. [`Connection::request`] opens it, where [`Connection::may_ask`] says so; `piece`, `end` and `trailers` send the rest.
-//! What comes is any number of interim heads, the final one ([`Event::Response`](super::Event)), DATA, trailers. The caller is done with it
-//! by `release`: a stream that has not ended on both sides is reset then (CANCEL), so that giving up is the same call as going.
+//! Life of a stream. [`Connection::request`] opens it if [`Connection::may_ask`] allows; `piece`, `end` and `trailers` send the rest.
+//! The answer is any number of interim heads, the final head ([`Event::Response`](super::Event)), DATA, trailers. The caller always ends with
+//! `release`, which resets the stream (CANCEL) if it has not ended on both sides.
 //!
-//! A server that leaves (GOAWAY) has not taken the requests of [`Connection::unprocessed`]; nor has one that resets with REFUSED_STREAM.
-//! Those may be sent again elsewhere, whatever they are (RFC 9113 §8.7).
+//! After GOAWAY, the server has not processed the requests of [`Connection::unprocessed`]; nor has it processed a request that it reset with
+//! REFUSED_STREAM. Such requests may be sent again elsewhere, whatever their method (RFC 9113 §8.7).
 //!
-//! Not known here: how often, and to whom, a request is repeated.
+//! Not known here: how often, and to which server, a request is repeated.
 
 use std::time::Duration;
 
@@ -20,23 +20,23 @@ use crate::limits::Limits;
 use crate::stream_id::StreamId;
 use crate::streams::Answer;
 
-/// What a PING carries that asks whether the server is there.
+/// The payload of the PING that checks whether the server is alive.
 pub(super) const ALIVE_PING: &[u8; 8] = b"alive? !";
 
 impl Connection {
-    /// The client's side of a new connection, whose first output is the preface with our SETTINGS. `now` as for [`Connection::new`]. What
-    /// [`Limits`] says of a client holds for the server; `streams_max` bounds our own requests, besides what the server allows.
+    /// The client side of a new connection; its first output is the preface with our SETTINGS. `now` is as for [`Connection::new`]. Bounds on
+    /// the client in [`Limits`] apply to the server here; `streams_max` bounds our own requests, in addition to the server's limit.
     pub fn client(limits: Limits, now: Duration) -> Connection {
         Self::begins(Role::Client, limits, now)
     }
 
-    /// May another request be sent now? Before the server's SETTINGS only one may be: how many it takes is not known.
+    /// May another request be sent now? Before the server's SETTINGS only one may, because the server's limit is not known.
     //= rfc9113 §5.1.2   endpoints MUST NOT exceed the limit set by their peer
     pub fn may_ask(&self) -> bool {
         self.may_ask_beside(0)
     }
 
-    /// The same, beside so many others that are to be sent.
+    /// Like [`Connection::may_ask`], if so many other requests are sent first.
     pub fn may_ask_beside(&self, others: usize) -> bool {
         let most = match self.stage {
             Stage::Frames => self.settings.streams_max.min(self.limits.streams_max),
@@ -45,7 +45,7 @@ impl Connection {
         self.takes_requests() && self.streams.len() + others < most as usize
     }
 
-    /// May requests be sent on it, now or when others have ended? Not once a side is leaving, or its identifiers are used up.
+    /// May requests be sent on this connection, now or when others have ended? Not once a side is leaving, or the identifiers are used up.
     pub fn takes_requests(&self) -> bool {
         self.fatal.is_none()
             && !self.peer_is_leaving
@@ -59,8 +59,8 @@ impl Connection {
         self.stage == Stage::Frames
     }
 
-    /// Sends the head of a request. `parts` together are a field block, which [`crate::write_request`] begins. `None`: it may not be sent
-    /// ([`Connection::may_ask`]).
+    /// Sends the head of a request. `parts` together are a field block, which [`crate::write_request`] begins. Returns `None` if no request may
+    /// be sent now ([`Connection::may_ask`]).
     pub fn request(&mut self, parts: [&[u8]; 2], asked: Asked, now: Duration) -> Option<StreamId> {
         assert_eq!(self.role, Role::Client, "servers send no requests");
         if !self.may_ask() {
@@ -89,14 +89,14 @@ impl Connection {
         Some(stream)
     }
 
-    /// Requests that a server that is leaving has not taken.
+    /// Requests of ours that the server did not process, according to its GOAWAY.
     //= rfc9113 §6.8   streams above the last one were not processed
     pub fn unprocessed(&self) -> impl Iterator<Item = StreamId> + '_ {
         let all = self.streams.iter().map(|(stream, _)| stream);
         all.filter(|stream| stream.id > self.peer_last)
     }
 
-    /// Asks whether the server is there. [`Connection::is_ping_out`] says when it has answered.
+    /// Sends a PING to check that the server is alive; [`Connection::is_ping_out`] is true until it answers.
     pub fn send_ping(&mut self) {
         if self.is_ping_out || self.fatal.is_some() {
             return;
@@ -112,7 +112,7 @@ impl Connection {
         self.out.extend_from_slice(ALIVE_PING);
     }
 
-    /// Is that question not answered?
+    /// Is the PING of [`Connection::send_ping`] unanswered?
     pub fn is_ping_out(&self) -> bool {
         self.is_ping_out
     }

@@ -1,6 +1,6 @@
-//! Field blocks: HEADERS and CONTINUATION (RFC 9113 §6.2, §6.10), and what they open.
+//! Field blocks: HEADERS and CONTINUATION (RFC 9113 §6.2, §6.10), and the streams they open.
 //!
-//! Every block is read to its end, whatever becomes of its stream, because the tables of HPACK are the connection's.
+//! Every block is decoded to its end, whatever happens to its stream, because all streams share one HPACK table.
 
 use std::time::Duration;
 
@@ -15,18 +15,18 @@ use crate::hpack::{write_field, write_status};
 use crate::stream_id::StreamId;
 use crate::streams::{Answer, Gone};
 
-/// The most CONTINUATION frames of a block; or as many as a head of full length takes, twice, if that is more.
+/// The most CONTINUATION frames of a block, or twice as many as the longest head needs if that is more.
 //= CVE-2024-27316   a block must end
 const CONTINUATIONS_MAX: usize = 8;
 
-/// A block may be longer by so much than a head may be: it must be read, for the table's sake, to be answered 431.
+/// By how much a block may exceed `head_bytes_max`: to answer 431, the block must be decoded, or the HPACK table would be out of step.
 const BLOCK_BYTES_MORE: usize = 64 * 1024;
 
-/// What comes out of a block may be longer by so much than the longest block: its names may stand in the table.
+/// How many times longer than the longest block the decoded names and values may be: a block can refer to long entries of the table.
 //= CVE-2016-6581   two bytes name an entry of 4,000
 const BLOCK_GROWS_MAX: usize = 8;
 
-/// A block that is read in vain costs as much as a reset for each so many bytes.
+/// A discarded block costs as much as one reset for each this many bytes.
 const REFUSED_BYTES_FREE: usize = 4096;
 
 /// What a block is for.
@@ -35,11 +35,11 @@ enum For {
     Request,
     /// The head of the answer to a request of ours.
     Response(StreamId),
-    /// Nothing: it is refused, or came late. It is read all the same.
+    /// No stream: the block is refused (with this fault) or came late. It is decoded all the same.
     Nobody(Option<Fault>),
-    /// The end of a message.
+    /// Trailers, which end a message.
     Trailers(StreamId),
-    /// It came behind the end of its stream.
+    /// A stream that the peer has already ended.
     Ended(StreamId),
 }
 
@@ -131,7 +131,7 @@ impl Connection {
         self.limits.head_bytes_max + BLOCK_BYTES_MORE
     }
 
-    /// A block is there whole.
+    /// Decodes a complete block and acts on it.
     fn complete(
         &mut self,
         mut of: Incomplete,
@@ -168,7 +168,7 @@ impl Connection {
         }
     }
 
-    /// Charges a block that nobody wanted, by its length: it was read all the same.
+    /// Charges a discarded block by its length, because it was decoded all the same.
     //= CVE-2016-6581   what is read in vain costs by its length
     fn charge_in_vain(&mut self, of: Incomplete, now: Duration) -> Result<(), Fault> {
         let cost = of.bytes / REFUSED_BYTES_FREE;
@@ -178,7 +178,7 @@ impl Connection {
         }
     }
 
-    /// Resets a stream because of a block.
+    /// Charges a block and resets its stream.
     pub(super) fn reset_in_vain(
         &mut self,
         stream: StreamId,
@@ -214,7 +214,7 @@ impl Connection {
                 Some(Gone::ResetByUs { .. }) => Ok(For::Nobody(None)),
                 //= rfc9113 §5.1   closed: HEADERS are an error of the connection
                 Some(Gone::Closed) => Err(Fault::HeadersOnClosed),
-                // Of requests that we gave up long ago.
+                // The late answer to a request that we gave up long ago.
                 None if self.role == Role::Client => Ok(For::Nobody(None)),
                 None => Err(Fault::StreamIdReused),
             };
@@ -273,7 +273,7 @@ impl Connection {
         }))
     }
 
-    /// What a peer may send on a new stream.
+    /// How many bytes a peer may send on a new stream.
     pub(super) fn window_of_new(&self) -> i64 {
         let window = i64::from(self.limits.stream_window);
         match self.settings_acked {
@@ -283,7 +283,7 @@ impl Connection {
         }
     }
 
-    /// What a client may have sent on a stream of which nothing is known any more.
+    /// How many bytes a peer may have in flight on a closed stream that is no longer remembered.
     pub(super) fn window_of_gone(&self) -> i64 {
         self.window_of_new()
             .max(i64::from(self.limits.stream_window_max))
@@ -317,7 +317,7 @@ impl Connection {
         Ok(Some(Happened::Trailers(stream)))
     }
 
-    /// Answers or resets a request that the caller never hears of.
+    /// Answers or resets a request for which the caller gets no stream.
     fn refuse(
         &mut self,
         of: Incomplete,
@@ -343,7 +343,7 @@ impl Connection {
         Ok(Some(Happened::Refused(fault)))
     }
 
-    /// An answer of our own to a request that has no stream. Its body is a sentence, where the windows have room for that.
+    /// Writes our own answer to a request that has no stream. Its body is a sentence, if the windows have room for it.
     fn write_refusal(&mut self, id: u32, status: u16, reason: &str) {
         let body = format!("{status} Request Header Fields Too Large\n{reason}\n");
         let window = self.send_window.min(self.settings.initial_window.into());

@@ -1,7 +1,7 @@
 //! Frames that carry no part of a message: PRIORITY, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE (RFC 9113 §6), and
 //! PRIORITY_UPDATE (RFC 9218 §7.1).
 //!
-//! Most of them are useless to us beyond a few, and are charged to the budget.
+//! Beyond a few, most of these frames are useless to us, so they are charged to the budget.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::priority::Priority;
 use crate::stream_id::StreamId;
 use crate::streams::Stream;
 
-/// A reset within so long is rapid.
+/// A reset within this time after the request is charged.
 const RAPID: Duration = Duration::from_secs(1);
 
 impl Connection {
@@ -34,7 +34,7 @@ impl Connection {
         };
         match self.streams.find(header.stream) {
             Some(stream) => self.reset_for(stream, fault, now),
-            // RST_STREAM on an idle stream is not allowed to us.
+            // RST_STREAM must not be sent on an idle stream.
             None if header.stream > self.streams.last_id() => Err(match fault {
                 Fault::PriorityLength => Fault::FrameLength,
                 _ => Fault::StreamIdle,
@@ -57,8 +57,8 @@ impl Connection {
             self.charge_useless(now)?;
             return Ok(None);
         }
-        // A client that waited, and waits no longer, has held a stream for that long: so it cannot ask for more than others do. A server's
-        // reset costs us a request that we chose to send.
+        // A later reset is free: the client held a stream for that time, so `streams_max` bounds how often it can do this. A server can only
+        // reset requests that we chose to send.
         if now.saturating_sub(found.began) < RAPID && self.role == Role::Server {
             self.charge_reset(now)?;
         }
@@ -86,7 +86,7 @@ impl Connection {
             }
             self.settings_acked = true;
             self.decoder.after_settings();
-            // Streams that began with more than our SETTINGS give have less now, perhaps below 0.
+            // Streams that began with a larger window than our SETTINGS give now shrink to it, perhaps below 0.
             let excess = i64::from(WINDOW_DEFAULT) - i64::from(self.limits.stream_window);
             for index in 0..self.streams.len() {
                 let stream = self.streams.at(index).expect("it is one of them");
@@ -211,7 +211,7 @@ impl Connection {
         }
         self.known(header.stream)?;
         let Some(stream) = self.streams.find(header.stream) else {
-            // It crossed the end of the stream.
+            // The frame crossed the end of its stream.
             return Ok(None);
         };
         let found = self.streams.get_mut(stream).expect("it was found");
@@ -262,7 +262,7 @@ impl Connection {
         Ok(None)
     }
 
-    /// Keeps the priority of a request that has not come.
+    /// Keeps the priority of a request that has not come yet.
     //= rfc9218 §7.1   prioritized idle streams and active ones together MUST NOT exceed SETTINGS_MAX_CONCURRENT_STREAMS
     fn note_early_priority(&mut self, id: u32, priority: Priority) -> Result<(), Fault> {
         let mut early = self.early_priorities.iter_mut();
@@ -283,7 +283,7 @@ impl Connection {
         }
         match self.settings_acked {
             true => Err(Fault::PriorityUpdate),
-            // The client may not know the bound yet: this one is forgotten, which is legal, since a priority is advice.
+            // The client may not know the bound yet: drop this priority, which is legal because priorities are advice.
             false => Ok(()),
         }
     }

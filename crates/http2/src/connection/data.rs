@@ -1,7 +1,7 @@
-//! DATA as it comes in (RFC 9113 §6.1), and what the client may send (§6.9).
+//! Received DATA (RFC 9113 §6.1), charged to the windows (§6.9).
 //!
-//! A DATA frame is given as it arrives, a part at a time. Its whole length is charged when its header comes, whatever becomes of its
-//! stream; the connection gets back at once what no caller will ever take: padding, and bodies of streams that are gone.
+//! A DATA frame is passed on as it arrives, a part at a time. Its whole length is charged when its header comes, whatever happens to its
+//! stream. Bytes that no caller will consume are credited to the connection at once: padding, and bodies of streams that are gone.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::frame::{HEADER_BYTES, Header, flag};
 use crate::streams::{Answer, Gone};
 
 impl Connection {
-    /// The header of a DATA frame; its body follows as it comes.
+    /// Takes the header of a DATA frame; `go_on_with_data` takes its body.
     pub(super) fn data(
         &mut self,
         header: Header,
@@ -50,7 +50,7 @@ impl Connection {
             padding,
             ends,
         });
-        // An end is wanted, however small it is.
+        // A frame that ends its stream is useful, however small.
         let missing = match self.budget.data(left, now) {
             _ if ends => 0,
             _ if left == 0 => {
@@ -64,7 +64,7 @@ impl Connection {
         Ok(Step::Took(HEADER_BYTES + pad_field, happened))
     }
 
-    /// A DATA frame with `left` bytes of a body begins, too small by `missing`: may its stream have it?
+    /// Charges a new DATA frame to its stream: `left` bytes of body, `missing` bytes too small.
     fn charge_data(&mut self, header: Header, left: usize, missing: u32, now: Duration) -> Stepped {
         let len = header.len as i64;
         let Some(stream) = self.streams.find(header.stream) else {
@@ -113,13 +113,13 @@ impl Connection {
         if found.recv_window < 0 {
             return self.reset_for(stream, Fault::WindowExceeded, now);
         }
-        // By its own window or, beside others, by that of the connection.
+        // Limited by its own window, or by the connection's, which it shares with others.
         found.recv_was_short |= found.recv_window < i64::from(found.recv_window_max / 4)
             || self.recv_window < i64::from(self.limits.connection_window / 4);
         if !is_released {
             found.recv_small += missing;
         }
-        // Padding is taken at once, or a client that sends nothing else would wait for ever.
+        // Padding is credited at once, or a client that sends nothing else would wait forever.
         found.recv_credit += padding as u32;
         self.credit_stream(stream);
         let found = self.streams.get_mut(stream).expect("it was found");
@@ -136,7 +136,7 @@ impl Connection {
         Ok(None)
     }
 
-    /// Nobody takes a DATA frame that is too small by so much.
+    /// Charges a DATA frame that is `missing` bytes too small and is never consumed.
     fn charge_unread(&mut self, missing: u32) -> Result<(), Fault> {
         match self.budget.unread(missing) {
             true => Ok(()),
@@ -144,7 +144,7 @@ impl Connection {
         }
     }
 
-    /// Gives what has come of a DATA frame's body, then passes over its padding.
+    /// Passes on the received bytes of a DATA frame's body, then skips its padding.
     pub(super) fn go_on_with_data(&mut self, input: &[u8]) -> Step {
         let Some(frame) = &mut self.data else {
             return Step::More;
@@ -168,7 +168,7 @@ impl Connection {
         frame.left -= bytes;
         let ends = frame.ends && frame.left == 0;
         if ends {
-            // Said once; padding may follow.
+            // The end is reported once; padding may follow.
             frame.ends = false;
         }
         let id = frame.stream;
@@ -185,7 +185,7 @@ impl Connection {
             false => 0,
         };
         if found.is_released && !found.is_tunnel {
-            // The caller has answered, and wants no more; the answer is on its way.
+            // The caller has released the stream and wants no more of the body; its answer is on the way.
             self.consumed(stream, bytes);
             if ends {
                 self.settle(stream);
@@ -193,7 +193,7 @@ impl Connection {
             return Step::Took(bytes, None);
         }
         if ends {
-            // A tunnel whose caller is gone already.
+            // The caller may have released this tunnel already.
             self.settle(stream);
         }
         Step::Took(

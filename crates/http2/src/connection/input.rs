@@ -1,8 +1,8 @@
 //! Frames as they come in (RFC 9113 §6).
 //!
-//! DATA is given as it arrives, a part of a frame at a time (`data`). All other frames are taken whole, so that the caller's buffer
-//! must hold one: 16,393 bytes. A field block of several frames is collected by `block`; `control` has the frames that carry no part of
-//! a message.
+//! DATA is passed on as it arrives, a part of a frame at a time (`data`). All other frames are taken whole, so the caller's buffer must
+//! have room for the longest: 16,393 bytes. A field block of several frames is collected by `block`; `control` has the frames that carry
+//! no part of a message.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::error::{ErrorCode, Fault};
 use crate::frame::{self, HEADER_BYTES, Header, PAYLOAD_BYTES_MAX, PREFACE, flag, kind};
 use crate::stream_id::StreamId;
 
-/// An event, without what it borrows.
+/// An [`Event`] without its borrowed data.
 #[derive(Debug)]
 pub(super) enum Happened {
     Request {
@@ -38,7 +38,7 @@ pub(super) enum Happened {
     GoAway(ErrorCode),
 }
 
-/// What a step did with the input.
+/// The result of one step on the input.
 pub(super) enum Step {
     More,
     Took(usize, Option<Happened>),
@@ -47,10 +47,10 @@ pub(super) enum Step {
 pub(super) type Stepped = Result<Option<Happened>, Fault>;
 
 impl Connection {
-    /// Takes bytes from the peer, up to the next event. Call again with what is left, until there is no event.
+    /// Takes bytes from the peer, up to the next event. Call again with the rest of the input until there is no event.
     ///
     /// # Errors
-    /// The connection ends: write what is to be written, and close.
+    /// The connection ends: write the waiting output, then close.
     pub fn handle_input<'a>(
         &'a mut self,
         input: &'a [u8],
@@ -112,7 +112,7 @@ impl Connection {
         if self.stage == Stage::Preface {
             return self.preface(input);
         }
-        // An HTTP/1 server answers the preface in its own way.
+        // An HTTP/1 server answers the preface with an HTTP/1 response.
         if self.stage == Stage::FirstSettings
             && self.role == Role::Client
             && input.starts_with(b"HTTP/1")
@@ -173,7 +173,7 @@ impl Connection {
         Ok(Step::Took(len, None))
     }
 
-    /// A frame of a stream that was opened, at some time.
+    /// An error if the stream was never opened.
     pub(super) fn known(&self, id: u32) -> Result<(), Fault> {
         match id {
             0 => Err(Fault::FrameOnWrongStream),
@@ -196,7 +196,7 @@ impl Connection {
         }
     }
 
-    /// What the peer is told of a fault. A head that is too large is answered by a server, and only reset by a client.
+    /// The error code sent for a fault. A head that is too large is answered by a server, but only reset by a client.
     fn code_of(&self, fault: Fault) -> ErrorCode {
         match fault.status() {
             Some(_) if self.role == Role::Client => ErrorCode::ENHANCE_YOUR_CALM,
@@ -204,7 +204,7 @@ impl Connection {
         }
     }
 
-    /// Resets a stream that is closed, for a frame that came behind its end.
+    /// Sends RST_STREAM on a closed stream, for a frame that came after its end.
     //= rfc9113 §5.1   closed: such a frame is an error of the stream, or of the connection
     pub(super) fn reset_number(
         &mut self,
@@ -218,8 +218,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Resets a stream for what the peer did. It costs a client as much as a reset of its own; a server can cause no more of them than we
-    /// send requests.
+    /// Resets a stream for a fault of the peer. A client is charged as for a reset of its own. A server is not: it can cause no more resets than
+    /// we send requests.
     //= CVE-2025-8671   made to reset, a server must not have more work under way than streams
     pub(super) fn reset_for(&mut self, stream: StreamId, fault: Fault, now: Duration) -> Stepped {
         self.counts.add(fault);

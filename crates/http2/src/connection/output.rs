@@ -1,4 +1,4 @@
-//! What goes out: our own frames first, then DATA of the streams whose turn it is (RFC 9113 §6.9, RFC 9218).
+//! Output: waiting frames other than DATA first, then DATA in the order of `ready` (RFC 9113 §6.9, RFC 9218).
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::stream_id::StreamId;
 use crate::turn::Turn;
 
 impl Connection {
-    /// Fills `turn`, which must be empty, with what is to be written next: our own frames, and up to about `bytes_max` bytes of
-    /// bodies. False: there is nothing.
+    /// Fills `turn`, which must be empty, with the next output: waiting frames other than DATA, and up to about `bytes_max` bytes of
+    /// bodies. False: there is nothing to write.
     ///
-    /// A turn is written whole before the next one is filled: what is in it is out of the connection's hands.
+    /// Write a turn completely before the next one is filled: the connection no longer has its bytes.
     pub fn poll_output(&mut self, turn: &mut Turn, bytes_max: usize, now: Duration) -> bool {
         turn.begin();
         std::mem::swap(&mut turn.own, &mut self.out);
@@ -56,7 +56,7 @@ impl Connection {
             "a ready stream can send (C3)"
         );
         let window = usize::try_from(window).unwrap_or(0);
-        // `left` shortens no frame to a tiny one.
+        // `left` never cuts a frame below `SMALL_BYTES`.
         let len = found
             .queued
             .min(frame_max)

@@ -28,7 +28,7 @@ const TABLE_BYTES_DEFAULT: u32 = 4096;
 /// Our preface: SETTINGS, and the connection's window.
 pub(super) fn write_ours(role: Role, limits: &Limits, out: &mut Vec<u8>) {
     let of = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
-    // Peers count 32 bytes for each field, and hold back what is larger; we count 4.
+    // Peers do not send larger heads, and count 32 bytes for each field, where `head_bytes_max` counts 4.
     let list_bytes = limits.head_bytes_max + 32 * limits.fields_max;
     let of_both = [
         (HEADER_TABLE_SIZE, of(limits.table_bytes_max)),
@@ -74,14 +74,14 @@ pub(super) fn write_ack(out: &mut Vec<u8>) {
     header.write(out);
 }
 
-/// What the peer set.
+/// The peer's settings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PeerSettings {
     pub(super) initial_window: u32,
     /// Requests of ours that may be open at once.
     pub(super) streams_max: u32,
     frame_bytes_max: usize,
-    /// The client's table was made smaller, and has not been told yet that we use none.
+    /// The peer made its HPACK table smaller; the next block must acknowledge that with a size update.
     owes_table_update: bool,
     has_told_table: bool,
 }
@@ -100,12 +100,12 @@ impl Default for PeerSettings {
 }
 
 impl PeerSettings {
-    /// The longest payload that we send: long frames gain nothing, and keep others waiting.
+    /// The longest payload that we send: longer frames gain nothing, and delay other streams.
     pub(super) fn frame_bytes_max(&self) -> usize {
         self.frame_bytes_max.min(PAYLOAD_BYTES_MAX)
     }
 
-    /// What the next field block begins with.
+    /// The size update with which the next field block begins, or nothing.
     //= rfc7541 §4.2   a table that was made smaller must be acknowledged at the beginning of the next block
     pub(super) fn take_table_update(&mut self) -> &'static [u8] {
         if !self.owes_table_update {
@@ -113,11 +113,11 @@ impl PeerSettings {
         }
         self.owes_table_update = false;
         self.has_told_table = true;
-        // A table of no bytes; we use none, so that no later change is smaller.
+        // A table of 0 bytes: our encoder uses none, and no later change can be smaller.
         &[0x20]
     }
 
-    /// Takes the payload of a SETTINGS frame, of whole settings. `role`: ours.
+    /// Applies the payload of a SETTINGS frame, a multiple of 6 bytes. `role` is our side.
     pub(super) fn apply(&mut self, role: Role, payload: &[u8]) -> Result<(), Fault> {
         for setting in payload.chunks_exact(6) {
             let [a, b, c, d, e, f] = *setting else {

@@ -1,17 +1,17 @@
-//! Where a connection stands: in its beginning, in a frame, in a block, at its end.
+//! The states of a connection: its start, an incomplete frame or field block, its shutdown.
 
 use std::time::Duration;
 
-/// Which side of a connection we are.
+/// Our side of the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
-    /// Requests come.
+    /// Receives requests.
     Server,
-    /// Requests go out.
+    /// Sends requests.
     Client,
 }
 
-/// What is expected of the peer.
+/// What the peer must send next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
     Preface,
@@ -19,13 +19,13 @@ pub(super) enum Stage {
     Frames,
 }
 
-/// A DATA frame of which not all has come.
+/// A DATA frame that is being received.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DataFrame {
     pub(super) stream: u32,
-    /// Of the body.
+    /// Bytes of the body still to come.
     pub(super) left: usize,
-    /// Behind it.
+    /// Bytes of padding still to come.
     pub(super) padding: usize,
     pub(super) ends: bool,
 }
@@ -37,17 +37,17 @@ pub(super) struct Incomplete {
     pub(super) ends: bool,
     pub(super) depends_on_itself: bool,
     pub(super) continuations: usize,
-    /// Of the whole block.
+    /// The length of the block, once it is complete.
     pub(super) bytes: usize,
     pub(super) began_at: Duration,
 }
 
-/// How far a drain has come.
+/// The progress of a drain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Drain {
     No,
-    /// The client was told; at this time, or when it answers the PING, it is told the last stream.
+    /// The first GOAWAY was sent. The final one follows when the client answers the PING, or at this time.
     Asked(Duration),
-    /// Later streams are not ours.
+    /// The final GOAWAY was sent: later streams are ignored.
     Final,
 }

@@ -1,4 +1,4 @@
-//! What happens when nothing does.
+//! Timeouts: of the handshake, of field blocks, of drains, of stalled streams.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::{Connection, Event, ResetBy};
 use crate::error::{ErrorCode, Fault};
 
 impl Connection {
-    /// When [`Connection::handle_timeout`] is wanted next, at the latest.
+    /// When [`Connection::handle_timeout`] must be called next, at the latest.
     pub fn next_deadline(&self) -> Option<Duration> {
         if self.fatal.is_some() {
             return None;
@@ -33,16 +33,16 @@ impl Connection {
         [handshake, drain, block, stall].into_iter().flatten().min()
     }
 
-    /// From now on a stream whose client takes nothing has so much time ([`crate::Limits::stall_time`]).
+    /// Changes [`crate::Limits::stall_time`]: the time for which a client may take nothing of a stream.
     pub fn set_stall_time(&mut self, stall_time: Duration, now: Duration) {
         self.limits.stall_time = stall_time;
         self.stall_look_at = self.stall_look_at.min(now + stall_time / 4);
     }
 
-    /// Does what is due. An event is about a stream that the client starved; call again until there is none.
+    /// Handles timeouts that are due. An event reports a stalled stream that was reset; call again until there is none.
     ///
     /// # Errors
-    /// The connection ends: write what is to be written, and close.
+    /// The connection ends: write the waiting output, then close.
     pub fn handle_timeout(&mut self, now: Duration) -> Result<Option<Event<'static>>, Fault> {
         if let Some(fault) = self.fatal {
             return Err(fault);
@@ -78,7 +78,7 @@ impl Connection {
             .find(|(_, stream)| stream.queued > 0 && stream.is_too_slow(now, &limits))
             .map(|(stream, _)| stream);
         let Some(stream) = stalled else {
-            // A quarter late at most.
+            // A stall is noticed late by a quarter of `stall_time` at most.
             self.stall_look_at = now + limits.stall_time / 4;
             return Ok(None);
         };
@@ -90,7 +90,7 @@ impl Connection {
         }))
     }
 
-    /// The client knows that we leave: streams above the last one are not ours.
+    /// Sends the final GOAWAY: streams above its last one are ignored from now on.
     pub(super) fn drain_finally(&mut self) {
         self.write_go_away(self.last_taken(), ErrorCode::NO_ERROR);
         self.drain = Drain::Final;

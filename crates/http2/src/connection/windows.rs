@@ -1,11 +1,11 @@
-//! What the client may send: windows of streams and of the connection, and how they grow (RFC 9113 §5.2, §6.9).
+//! Receive windows of streams and of the connection, and how they grow (RFC 9113 §5.2, §6.9).
 //!
-//! A stream begins with [`Limits::stream_window`](crate::Limits). All such windows together are bounded by that of the connection,
-//! `connection_window`.
+//! A stream begins with [`Limits::stream_window`](crate::Limits). The window of the connection, `connection_window`, bounds all streams
+//! together.
 //!
-//! A long upload over a long line needs more. The caller may *lend* it ([`Connection::lend`]): the window of the stream grows, up to
-//! `stream_window_max`, and that of the connection along with it, so that what is left for other streams stays what it was. A window that was announced cannot be taken
-//! back. What is lent *returns* as the client is not told of bytes that were taken:
+//! A long upload with a long round trip needs more. The caller may *lend* bytes ([`Connection::lend`]): the stream's window grows, up to
+//! `stream_window_max`, and the connection's window grows by the same amount, so that other streams keep their share. An announced window
+//! cannot be taken back. Lent bytes *return* when bytes are consumed and the client is not told:
 //!
 //! ```text
 //!   lend ---> lent to the stream --it shrinks, or less is to come than it may send--> debt of the connection
@@ -13,7 +13,7 @@
 //!                                                    bytes are taken, of any stream: paid ---+--> not lent any more
 //! ```
 //!
-//! So at any time the client may send `connection_window` and [`Connection::lent`] bytes at most that nobody has taken (C1, C2).
+//! At any time, therefore, at most `connection_window` plus [`Connection::lent`] bytes can be received and not consumed (C1, C2).
 //!
 //! Not known here: memory, time; how much may be lent.
 
@@ -24,7 +24,7 @@ use crate::mistakes::{Mistake, makes};
 use crate::stream_id::StreamId;
 
 impl Connection {
-    /// The caller has taken so many bytes of the body: the client may send as many more.
+    /// Reports that the caller has consumed so many bytes of the body, so that the client may send as many more.
     pub fn consumed(&mut self, stream: StreamId, bytes: usize) {
         let Some(found) = self.streams.get_mut(stream) else {
             return;
@@ -33,7 +33,7 @@ impl Connection {
             .unwrap_or(u32::MAX)
             .min(found.recv_held);
         let left = found.recv_held - bytes;
-        // What was taken was work, however small its frames were.
+        // Consumed bytes were work, however small their frames: `recv_small` falls in proportion.
         found.recv_small = match u64::from(found.recv_held) {
             0 => found.recv_small,
             held => (u64::from(found.recv_small) * u64::from(left) / held) as u32,
@@ -47,13 +47,13 @@ impl Connection {
         self.credit(bytes);
     }
 
-    /// May the client send nothing of any body, since what has come of others was not taken?
+    /// Is the connection's receive window used up by unconsumed bytes, so that no stream can receive more?
     pub fn is_recv_window_used_up(&self) -> bool {
         self.recv_window <= 0
     }
 
-    /// How much of a larger window would be of use to this stream: a whole one was taken since it grew, the client has used it up, the caller
-    /// keeps up with it, and more is to come than the client may send. All of it at once: each step would cost a round trip.
+    /// How many bytes more this stream's window needs. 0 unless a whole window was consumed since it last grew, the client nearly used it up, the
+    /// caller keeps up, and more is to come than the window allows. This is the whole increase, because each step would cost a round trip.
     pub fn wants_lent(&self, stream: StreamId) -> u32 {
         let Some(found) = self.streams.get(stream) else {
             return 0;
@@ -75,7 +75,7 @@ impl Connection {
         lacks.min(self.limits.stream_window_max.saturating_sub(window))
     }
 
-    /// Lends the stream so many bytes, at most what [`Self::wants_lent`] has said.
+    /// Lends the stream so many bytes, at most the result of [`Self::wants_lent`].
     pub fn lend(&mut self, stream: StreamId, bytes: u32) {
         let Some(found) = self.streams.get_mut(stream) else {
             return;
@@ -84,25 +84,25 @@ impl Connection {
         found.recv_shrinks = false;
         found.grow_by(bytes);
         self.recv_lent += bytes;
-        // With what waits to be announced: the stream is told of more at once.
+        // Include the connection's waiting credit: the stream's credit, too, is announced at once.
         let credit = bytes + std::mem::take(&mut self.recv_credit);
         self.open_connection(credit);
         self.credit_stream(stream);
     }
 
-    /// Nothing is lent to this stream for longer than it takes to return it.
+    /// Lets the bytes lent to this stream return as soon as they can.
     pub fn shrink(&mut self, stream: StreamId) {
         if let Some(found) = self.streams.get_mut(stream) {
             found.recv_shrinks = true;
         }
     }
 
-    /// What is lent: by so much the client may send more than the connection's window.
+    /// Bytes lent to streams, by which the connection's window exceeds `connection_window`.
     pub fn lent(&self) -> u32 {
         self.recv_lent
     }
 
-    /// The client may send what was taken of the stream, once it is half a window, or all that is to come.
+    /// Announces the consumed bytes of a stream to the client, once they are half a window or enough for all that is to come.
     pub(super) fn credit_stream(&mut self, stream: StreamId) {
         let Some(found) = self.streams.get_mut(stream) else {
             return;
@@ -123,12 +123,12 @@ impl Connection {
         }
     }
 
-    /// A stream is gone, to which so much was lent.
+    /// Adds the bytes lent to a removed stream to the connection's debt.
     pub(super) fn owe(&mut self, lent: u32) {
         self.recv_debt += lent;
     }
 
-    /// The client may send so much more on the connection (C2), when what is owed was paid.
+    /// Credits bytes to the connection (C2): they pay its debt first, and only the rest is announced to the client.
     pub(super) fn credit(&mut self, bytes: u32) {
         if makes(Mistake::NoCredit) {
             return;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::hpack::{Decoder, write_field};
 
-/// Reads a head written as `:method GET, :path /, name value`; what came of it in a line.
+/// Reads a head of these lines; returns it as one line of text, or its fault.
 fn read(lines: &[(&str, &str)], ends: bool) -> Result<String, Fault> {
     let mut block = Vec::new();
     for (name, value) in lines {
@@ -127,7 +127,7 @@ fn malformed_heads() {
         assert_eq!(get_and(more), Err(*fault), "{more:?}");
     }
     let long = "x".repeat(120);
-    // Crumbs are one field, of their text and a separator each.
+    // Crumbs count as one field, each as its text and a separator.
     let crumbs = |count| {
         GET.into_iter()
             .chain(std::iter::repeat_n(("cookie", &long[..]), count))

@@ -1,7 +1,7 @@
 //! A field block to fields (RFC 7541 §3 and §6).
 //!
-//! The table is the connection's: a block that is refused must be read to its end, or the next one means something else. So the
-//! decoder keeps nothing but the table, gives each field as it is read, and the taker stops *keeping* at its limit.
+//! The table belongs to the connection: even a refused block must be decoded to its end, or the next one would be misread. So the
+//! decoder keeps nothing but the table and passes on each field as it is read; the receiver stops *keeping* fields at its limit.
 //!
 //! Limits: the table's size, which is what our SETTINGS say; a string is in a block, and so bounded by the block.
 
@@ -14,7 +14,7 @@ use crate::huffman;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BadBlock;
 
-/// The table that both sides begin with.
+/// The initial size of the table.
 //= rfc9113 §6.5.2   the initial value is 4,096 octets
 const TABLE_BYTES_DEFAULT: usize = 4096;
 
@@ -23,11 +23,11 @@ pub struct Decoder {
     table: Table,
     /// How large the client may make the table.
     table_bytes_max: usize,
-    /// What our SETTINGS say, until the client has acknowledged them.
+    /// The size in our SETTINGS, which becomes `table_bytes_max` once the client has acknowledged them.
     settings_bytes_max: usize,
-    /// The next block must begin with a smaller table.
+    /// The next block must begin with a size update.
     is_owed_update: bool,
-    /// Strings of a literal, out of the Huffman code.
+    /// Buffers for the strings of a literal.
     name: Vec<u8>,
     value: Vec<u8>,
 }
@@ -45,7 +45,7 @@ impl Decoder {
         }
     }
 
-    /// The same, for a client that has not seen our SETTINGS: until then its table is of the size that all begin with.
+    /// A decoder for a client that has not acknowledged our SETTINGS: until then its table may have the initial size.
     pub(crate) fn before_settings(table_bytes_max: usize) -> Self {
         Self {
             table_bytes_max: table_bytes_max.max(TABLE_BYTES_DEFAULT),
@@ -54,7 +54,7 @@ impl Decoder {
         }
     }
 
-    /// The client has acknowledged our SETTINGS.
+    /// Applies our SETTINGS once the client has acknowledged them.
     //= rfc9113 §4.3.1   a block behind the acknowledgement of a smaller table MUST begin with an update, or is an error
     pub(crate) fn after_settings(&mut self) {
         self.table_bytes_max = self.settings_bytes_max;
@@ -77,7 +77,7 @@ impl Decoder {
         all.map(drop)
     }
 
-    /// The same, while `each` wants more. False: there may be more, and the connection must end.
+    /// Like `decode`, until `each` returns false. Then the result is false, and the connection must end: its table is out of step.
     pub(crate) fn decode_while(
         &mut self,
         block: &[u8],
@@ -121,7 +121,7 @@ impl Decoder {
         self.table.release_buffers();
     }
 
-    /// What it takes of the heap.
+    /// Heap memory, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.table.memory_bytes() + self.name.capacity() + self.value.capacity()
     }
@@ -160,10 +160,10 @@ impl Decoder {
                 _ => {
                     let entry = self.table.get(index - STATIC.len() - 1);
                     let (name, _, of_name) = entry.ok_or(BadBlock)?;
-                    // The entry may leave the table as this one comes.
+                    // Copied, because adding the new entry may evict this one.
                     own_name.clear();
                     own_name.extend_from_slice(name);
-                    // What the name means is known: two bytes must not cost a look at four thousand.
+                    // The name is not checked again: a reference of two bytes must not cost a scan of a name of 4,000.
                     (&own_name[..], of_name)
                 }
             };
@@ -179,7 +179,7 @@ impl Decoder {
     }
 }
 
-/// A string of the block, where it is or out of the Huffman code.
+/// Reads a string: borrowed from the block or, if Huffman-coded, decoded into `own`.
 fn string<'b: 's, 's>(rest: &mut &'b [u8], own: &'s mut Vec<u8>) -> Result<&'s [u8], BadBlock> {
     let is_coded = rest.first().ok_or(BadBlock)? & 0x80 != 0;
     let len = integer::read(7, rest)?;

@@ -1,9 +1,9 @@
 //! Fields to a block (RFC 7541 §6), without a dynamic table.
 //!
-//! A cache sends the same head to many clients. Without a dynamic table a block means the same on every connection, so that the block
-//! of a stored object is made once and copied then. It costs 200 to 250 bytes a head on the wire, and saves the peer's table too.
+//! A cache sends the same head to many clients. Without a dynamic table a block means the same on every connection, so the block of a
+//! stored object is encoded once and then copied. This costs 200 to 250 bytes a head on the wire, and saves the peer's table too.
 //!
-//! Values that are secrets are never-indexed, so that no one behind us puts them into a table either.
+//! Secret values are marked never-indexed, so that later intermediaries do not put them into a table either.
 
 use super::constant::{STATIC, index_of};
 use super::integer;
@@ -35,7 +35,7 @@ pub fn write_status(status: u16, out: &mut Vec<u8>) {
     out.push(0x80 | index);
 }
 
-/// What a request begins with.
+/// The pseudo-fields with which a request begins.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestLine<'a> {
     /// A token.
@@ -110,8 +110,8 @@ pub fn write_field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     write_string(value, out);
 }
 
-/// Appends the fields of `Name: value CRLF` lines, as [`fields::Fields::as_wire`] has them and as heads are stored. Lines that are
-/// no such lines are left out; white space around a value too.
+/// Appends the fields of `Name: value CRLF` lines, as [`fields::Fields::as_wire`] has them and as heads are stored. Malformed lines
+/// are left out, and so is white space around values.
 pub fn write_lines(lines: &[u8], out: &mut Vec<u8>) {
     for line in lines.split(|&byte| byte == b'\n') {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -123,7 +123,7 @@ pub fn write_lines(lines: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// A string in the Huffman code where that is shorter.
+/// Appends a string, in the Huffman code if that is shorter.
 fn write_string(text: &[u8], out: &mut Vec<u8>) {
     let coded_len = huffman::coded_len(text);
     if coded_len < text.len() {

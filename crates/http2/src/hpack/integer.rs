@@ -2,8 +2,8 @@
 
 use super::decode::BadBlock;
 
-/// Reads the integer whose first byte is the first of `rest`, of which `prefix` bits count. Values above 2^28 are refused: nothing in
-/// a block is that large, and such a value would be a trap for additions.
+/// Reads an integer from the front of `rest`, whose first byte has `prefix` bits of it. Values above 2^28 are refused: nothing in
+/// a block is that large, and additions to such a value could overflow.
 #[inline]
 pub(super) fn read(prefix: u32, rest: &mut &[u8]) -> Result<usize, BadBlock> {
     let (&first, left) = rest.split_first().ok_or(BadBlock)?;

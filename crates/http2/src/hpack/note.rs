@@ -1,13 +1,13 @@
-//! What a field means to its reader, found once and kept with the entry in the tables.
+//! The meaning of a field, found once and kept with its entry in the tables.
 //!
-//! A request of a browser is nearly all indices into the tables. Checking a name for upper case and a value for control characters,
-//! and looking up what the name means, are therefore done when an entry is made, not when it is used.
+//! A browser's request is nearly all indices into the tables. Names are therefore looked up and checked for upper case, and values
+//! checked for control characters, when an entry is made, not when it is used.
 
 use message::{Seen, is_token_byte};
 
 use super::constant::STATIC;
 
-/// What is to be done with a field.
+/// The meaning of a field, or its fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// `:method`
@@ -36,13 +36,13 @@ pub enum Kind {
     Expect,
     /// Priority (RFC 9218)
     Priority,
-    /// Connection and its kin, which HTTP/2 does not have (RFC 9113 §8.2.2).
+    /// A connection-specific field, which HTTP/2 does not have (RFC 9113 §8.2.2).
     OfConnection,
     /// Every other field.
     Regular,
-    /// The name is no lower-case token.
+    /// The name is not a lower-case token.
     BadName,
-    /// The value has a byte that none may have, or white space around it.
+    /// The value has an illegal byte, or white space at either end.
     BadValue,
 }
 
@@ -50,25 +50,25 @@ pub enum Kind {
 pub(super) struct Note {
     kind: Kind,
     seen: Seen,
-    /// The value is one that none may have. Beside `kind`, so that an entry's name need not be looked at again with another value.
+    /// The value is illegal. This is apart from `kind`, so that a name used again with another value need not be checked again.
     is_bad_value: bool,
 }
 
 /// A field as the decoder gives it.
 #[derive(Clone, Copy, Debug)]
 pub struct Field<'a> {
-    /// As it came.
+    /// The name as received.
     pub name: &'a [u8],
-    /// As it came.
+    /// The value as received.
     pub value: &'a [u8],
-    /// What it means, and whether it is legal.
+    /// The meaning of the field, or its fault.
     pub kind: Kind,
-    /// Its bit, if a proxy knows the name.
+    /// The bit of the name, if a proxy knows it.
     pub seen: Seen,
 }
 
 impl Note {
-    /// What the name means; the value is not looked at.
+    /// The note of a name, before its value is checked.
     pub(super) fn of_name(name: &[u8]) -> Note {
         let seen = Seen::of(name);
         let kind = match name {
@@ -81,7 +81,7 @@ impl Note {
             [b':', ..] => Kind::OtherPseudo,
             _ if !is_lower_token(name) => Kind::BadName,
             b"priority" => Kind::Priority,
-            // As `http1` does: a name that other readers take for one of these two.
+            // As in `http1`: other parsers may read these names as Content-Length and Transfer-Encoding.
             b"content_length" | b"transfer_encoding" => Kind::BadName,
             _ => match seen {
                 Seen::HOST => Kind::Host,
@@ -105,7 +105,7 @@ impl Note {
         }
     }
 
-    /// The same name with this value.
+    /// The note of the same name with this value.
     pub(super) fn with_value(self, value: &[u8]) -> Note {
         Note {
             is_bad_value: !is_legal_value(value),
@@ -131,7 +131,7 @@ impl Note {
     }
 }
 
-/// Of each entry of the static table.
+/// The note of an entry of the static table, without its value.
 pub(super) fn of_static(index: usize) -> Note {
     static NOTES: std::sync::LazyLock<[Note; STATIC.len()]> =
         std::sync::LazyLock::new(|| STATIC.map(|(name, _)| Note::of_name(name.as_bytes())));

@@ -1,7 +1,7 @@
 //! The dynamic table of a decoder (RFC 7541 §2.3.2 and §4).
 //!
-//! Names and values lie one behind the other in one buffer. New entries go to its end, old ones leave at its front; the gap
-//! in front is closed when it is as long as the table may be. So the buffer is at most twice the table, and an entry costs a copy.
+//! Names and values are consecutive in one buffer. New entries are appended, old ones leave at the front; the gap in front
+//! is closed once it is as long as the table may be. So the buffer is at most twice the table, and an entry costs a copy.
 //!
 //! Not known here: the static table.   Limit: `bytes_max`, which counts 32 bytes for each entry beside its text.
 
@@ -35,7 +35,7 @@ pub(super) struct Table {
     text: Vec<u8>,
     /// Newest first.
     entries: VecDeque<Entry>,
-    /// As RFC 7541 §4.1 counts.
+    /// The size of the table as RFC 7541 §4.1 counts it.
     bytes: usize,
     bytes_max: usize,
 }
@@ -50,7 +50,7 @@ impl Table {
         }
     }
 
-    /// The entry of that index, where 0 is the newest: name, value and what is known of it.
+    /// The entry at an index, where 0 is the newest: name, value and note.
     pub(super) fn get(&self, index: usize) -> Option<(&[u8], &[u8], Note)> {
         let entry = self.entries.get(index)?;
         let text = &self.text[entry.at as usize..][..entry.text_len()];
@@ -77,7 +77,7 @@ impl Table {
         self.bytes += entry_bytes;
     }
 
-    /// Gives back what it has room for and does not hold.
+    /// Gives back unused capacity.
     pub(super) fn release_buffers(&mut self) {
         self.text.shrink_to_fit();
         self.entries.shrink_to_fit();

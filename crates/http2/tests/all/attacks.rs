@@ -1,4 +1,4 @@
-//! One test for each row of what a client may do too often: it ends by name, and costs a bounded amount until then.
+//! One test for each thing that a client may do too often: the connection ends with the right fault, at a bounded cost.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use http2::{Fault, Limits};
 
 use crate::raw::*;
 
-/// Sends the frames again and again; after how many rounds it ends, and by which fault.
+/// Sends the frames again and again; returns the rounds until the connection ends, and the fault that ends it.
 fn flood(pair: &mut Pair, rounds: u32, frames: impl Fn(u32) -> Vec<u8>) -> (u32, Option<Fault>) {
     for round in 0..rounds {
         pair.send(&frames(round));
@@ -38,7 +38,7 @@ fn rapid_reset() {
     });
     assert_eq!(met, Some(Fault::ResetFlood));
     assert!((450..=510).contains(&took), "{took}");
-    // Those whose work has not ended count: no more than a hundred were begun.
+    // Reset streams count until the caller releases them: no more than a hundred were begun.
     assert_eq!(pair.connection.open_streams(), 100);
     assert_eq!(pair.connection.counts().of(Fault::Refused), took + 1 - 100);
 }
@@ -138,7 +138,7 @@ fn hpack_bombs() {
     ));
     assert_eq!(pair.events[1], "GET /");
 
-    // Crumbs of nothing, and the smallest fields.
+    // Empty crumbs, and the smallest fields.
     let limits = Limits {
         head_bytes_max: 8 << 10,
         fields_max: 100,
@@ -155,7 +155,7 @@ fn hpack_bombs() {
     }
 }
 
-/// A browser has a crumb for each cookie, and a program may put them into blocks that take more than their text.
+/// A browser sends a crumb for each cookie, and may encode crumbs in a block that is longer than their text.
 #[test]
 fn crumbs_of_cookie_are_one_field() {
     let limits = Limits {
@@ -168,7 +168,7 @@ fn crumbs_of_cookie_are_one_field() {
     let of = |crumbs: &[u8]| [&head("GET", "/")[..], crumbs].concat();
     pair.send(&headers(1, &of(&crumbs)));
     assert_eq!(pair.events, ["GET /"]);
-    // What is too large by no more than 64 KiB is answered, not ended.
+    // A block that is at most 64 KiB too large is answered; it does not end the connection.
     pair.frames();
     pair.send(&headers(3, &of(&crumbs.repeat(5))));
     assert_eq!(pair.events[1], "refused HeadTooLarge");
@@ -186,7 +186,7 @@ fn crumbs_of_cookie_are_one_field() {
     assert_eq!(pair.events.last().unwrap(), "GET /five");
 }
 
-/// Where no window is open, and to HEAD, the answer has no body.
+/// The refusal has no body if the window has no room, or if the method is HEAD.
 #[test]
 fn a_refusal_without_a_body() {
     let limits = Limits {
@@ -216,20 +216,20 @@ fn a_refusal_without_a_body() {
     assert!(ends(1) && ends(3), "{frames:?}");
 }
 
-/// Two bytes of a block that name an entry whose name is as long as the table: the name is copied, and not looked at again. (Looked
-/// at, 64 KiB of these cost 0.1 s.)
+/// Fields of two bytes that refer to a name nearly as long as the table: the name is copied, but not checked again. (With the check,
+/// 64 KiB of these cost 0.1 s.)
 #[test]
 fn long_names_by_index() {
     let mut bomb = head("GET", "/");
     bomb.extend_from_slice(&[0x40, 0x7f, 0xa1, 0x1e]);
     bomb.extend_from_slice(&[b'x'; 4000]);
     bomb.push(0);
-    // Kept again under the same name, without a value.
+    // Each of these is added to the table with the same name and an empty value.
     let of = |times| [&bomb[..], &[0x7e, 0].repeat(times)].concat();
     let mut pair = Pair::new(Limits::default());
     pair.send(&frame(HEADERS, WHOLE, 1, &of(250)));
     assert_eq!(pair.events, ["refused HeadTooLarge"]);
-    // In several frames, and for whatever stream: it is read no longer than it takes to see.
+    // In several frames, on a new, a refused or an open stream: decoding stops at the bound.
     for first in [None, Some("no slash"), Some("/")] {
         let mut pair = Pair::new(Limits::default());
         if let Some(path) = first {
@@ -238,7 +238,7 @@ fn long_names_by_index() {
         pair.send(&in_frames(1, &of(40_000)));
         assert_eq!(pair.fatal, Some(Fault::BlockTooLarge), "{first:?}");
     }
-    // A bad name stays one, and a bad value does not stick to the name.
+    // A bad name stays bad with another value, and a bad value does not make its name bad.
     let mut pair = Pair::new(Limits::default());
     let with = |more: &[u8]| [&head("GET", "/")[..], more].concat();
     pair.send(&frame(HEADERS, WHOLE, 1, &with(b"\x40\x01A\x00")));
@@ -258,7 +258,7 @@ fn long_names_by_index() {
     );
 }
 
-/// A block in as many frames as it takes.
+/// A block in as many frames as it needs.
 fn in_frames(id: u32, block: &[u8]) -> Vec<u8> {
     let mut chunks = block.chunks(16_384).peekable();
     let mut frames = frame(HEADERS, END_STREAM, id, chunks.next().unwrap());
@@ -273,7 +273,7 @@ fn in_frames(id: u32, block: &[u8]) -> Vec<u8> {
     frames
 }
 
-/// Answers that were sent make other frames free, but not blocks that are read in vain.
+/// Sent answers earn free frames, but do not pay for discarded blocks.
 #[test]
 fn long_blocks_that_nobody_wants() {
     let block = block(&[("a", &"~".repeat(15_000))]).repeat(4);
@@ -289,10 +289,10 @@ fn long_blocks_that_nobody_wants() {
             let flags = if ends { WHOLE } else { END_HEADERS };
             let id = 2 * round + 5;
             match (round, path) {
-                // One stream, reset at once, and its blocks behind it.
+                // One stream that is reset at once, then further blocks for it.
                 (0, "no slash") => post_to(5, path),
                 (_, "no slash") => in_frames(5, &block),
-                // Trailers that are too long, or that come behind the end.
+                // Trailers that are too long, or that come after the end.
                 _ => [
                     frame(HEADERS, flags, id, &head("POST", path)),
                     in_frames(id, &[&block[..], &block].concat()),
@@ -395,7 +395,7 @@ fn small_data_that_nobody_took_is_charged_when_its_stream_ends() {
     assert!(took <= 100);
 }
 
-/// Answered before its end, as with 413: what the client had sent before it knew costs it nothing but that.
+/// The answer comes before the end of the request, as with 413: a window of small DATA that was already under way ends nothing.
 #[test]
 fn small_data_behind_an_early_answer() {
     let mut pair = Pair::new(Limits::default());
@@ -407,7 +407,7 @@ fn small_data_behind_an_early_answer() {
     assert!((15_000..17_000).contains(&took), "{took}");
 }
 
-/// The answer waits for the client, who sends on: its stream ends before the connection does.
+/// The answer waits for a window, and the client keeps sending: its stream is reset before the connection ends.
 #[test]
 fn small_data_behind_an_answer_that_is_not_taken() {
     let mut pair = Pair::new(Limits::default());
@@ -434,7 +434,7 @@ fn a_reset_after_a_second_is_no_flood() {
 
 #[test]
 fn tiny_windows() {
-    // A window of a byte, opened by a byte whenever it is used.
+    // A window of one byte, opened by one byte whenever it is used up.
     let mut pair = Pair::new(Limits::default());
     pair.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 1]));
     pair.holds = true;
@@ -450,7 +450,7 @@ fn tiny_windows() {
 fn a_client_that_reads_nothing_is_not_read_either() {
     let mut connection = Pair::new(Limits::default()).connection;
     let now = Duration::from_secs(3600);
-    // Large heads, and nothing is written.
+    // Large answer heads, while no output is written.
     let mut requests: Vec<u8> = Vec::new();
     (0..90).for_each(|at| requests.extend(get(2 * at + 1, "/")));
     let block = block(&[("x", &"~".repeat(2000))]);
@@ -532,7 +532,7 @@ fn more_data_than_a_window() {
     assert_eq!(pair.events[1], "WindowExceeded");
     assert_eq!(pair.frames(), ["reset 1 3"]);
 
-    // The window of the connection is used up by streams that nobody reads; all of them were reset.
+    // Many streams are reset for too much DATA: their bytes do not use up the connection's window.
     let limits = Limits {
         connection_window: 65_535,
         ..Limits::default()
@@ -562,7 +562,7 @@ fn data_behind_a_reset() {
         let (took, met) = flood(&mut pair, 1000, |_| frame(DATA, 0, 1, &[0; 16_384]));
         assert_eq!((took, met), (4, Some(Fault::DataBehindReset)));
     }
-    // The same of a request that was refused.
+    // The same for a request that was refused.
     let mut pair = Pair::new(Limits::default());
     pair.send(&frame(HEADERS, END_HEADERS, 1, &head("POST", "no slash")));
     let (took, met) = flood(&mut pair, 1000, |_| frame(DATA, 0, 1, &[0; 16_384]));
@@ -571,7 +571,7 @@ fn data_behind_a_reset() {
 
 #[test]
 fn a_window_opened_by_a_byte_now_and_then() {
-    // Of the stream.
+    // The stream's window.
     let mut pair = Pair::new(Limits::default());
     pair.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 1]));
     pair.holds = true;
@@ -583,7 +583,7 @@ fn a_window_opened_by_a_byte_now_and_then() {
     let mut ended_s = None;
     for now_s in 1..300 {
         pair.now = Duration::from_secs(now_s);
-        // The first takes too little, the second enough.
+        // The first stream lets too little through, the second enough.
         pair.send(&[window(1, 50), window(3, 150)].concat());
         while let Ok(Some(_)) = pair.connection.handle_timeout(pair.now) {}
         let frames = pair.frames();
@@ -595,7 +595,7 @@ fn a_window_opened_by_a_byte_now_and_then() {
     assert!(matches!(ended_s, Some(60..=75)), "{ended_s:?}");
     assert_eq!(pair.connection.counts().of(Fault::Stalled), 1);
 
-    // Of the connection: the streams' are wide open.
+    // The connection's window, while those of the streams are wide open.
     let mut pair = Pair::new(Limits::default());
     pair.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 16, 0, 0]));
     pair.holds = true;
@@ -624,7 +624,7 @@ fn a_stream_that_waits_for_others_is_not_slow() {
     for stream in pair.held.clone() {
         pair.answer(stream, vec![b'x'; 10_000_000].into());
     }
-    // The first one is sent first, and is large.
+    // The first stream's answer is large and is sent first.
     pair.send(&[window(1, 1 << 30), window(3, 1 << 30)].concat());
     for now_s in 1..200 {
         pair.now = Duration::from_secs(now_s);

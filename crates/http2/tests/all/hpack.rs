@@ -1,5 +1,5 @@
-//! HPACK against the `h2` crate, whose encoder uses the dynamic table and every representation: what its client sends is what we
-//! read, over many requests of one connection. Ours against it is in `oracle`; against itself, and cut short, is here.
+//! Our HPACK encoder against our decoder, any bytes, and blocks that are cut short. `oracle` tests HPACK against the `h2` crate, whose
+//! encoder uses the dynamic table and every representation, over many requests of one connection.
 
 use http2::hpack::Decoder;
 use http2::write_field;

@@ -1,4 +1,4 @@
-//! A link between two ends that delivers in pieces of any size, late, and at last not at all; in virtual time, from a seed.
+//! A link between two ends that delivers in pieces of any size, late or never; in virtual time, from a seed.
 //!
 //! `sim` sets a client of hand-written frames against the server: random requests with bodies, random windows, resets, pings
 //! and settings, over a link that splits. Demanded: no panic and no fatal fault, each answer is byte for byte what was asked for, each
@@ -73,7 +73,7 @@ struct Asked {
     was_reset: bool,
     send_window: i64,
     recv_window: i64,
-    /// A field that came by HPACK's table.
+    /// A field that uses HPACK's table.
     note: Option<(String, String)>,
 }
 
@@ -93,7 +93,7 @@ pub struct World {
     server: Connection,
     to_server: Vec<u8>,
     to_client: Vec<u8>,
-    /// What the server was given and has not taken.
+    /// Bytes received by the server and not yet taken.
     input: Vec<u8>,
     read: Vec<u8>,
     next_id: u32,
@@ -107,12 +107,12 @@ pub struct World {
     server_initial: i64,
     resets: usize,
     pieces: bool,
-    /// Streams that were reset, and whose work goes on for a while.
+    /// Streams that were reset, and are not released yet.
     lingering: Vec<StreamId>,
-    /// The table of what the client has sent, newest first.
+    /// The HPACK table of the client's fields, newest first.
     table: Vec<(String, String)>,
     limits: Limits,
-    /// What is lent of windows at most.
+    /// The most bytes lent to windows.
     pool: u32,
 }
 
@@ -168,7 +168,7 @@ impl World {
             }
             assert!(self.server.memory_bytes() < 512 << 10);
         }
-        // Everything runs out.
+        // Let all streams end.
         for round in 0.. {
             assert!(round < 20_000, "it does not come to an end");
             self.now += Duration::from_millis(20);
@@ -191,7 +191,7 @@ impl World {
             }
         }
         assert_eq!(self.server.open_streams(), 0);
-        // What the client may send is half of all that it ever might, at least: nothing was lost.
+        // The client may still send more than about half of the connection's window: no credit was lost.
         let whole = i64::from(self.limits.connection_window);
         assert!(self.server_window <= whole + i64::from(self.server.lent()));
         assert!(
@@ -209,7 +209,7 @@ impl World {
         assert_eq!(self.uploads_done, self.uploads_wanted);
     }
 
-    /// Windows that a smaller initial window has closed.
+    /// Opens windows that a smaller initial window has closed.
     fn open_windows(&mut self) {
         for (&id, asked) in &mut self.asked {
             if asked.recv_window <= 0 && !asked.ended && !asked.was_reset {
@@ -269,10 +269,10 @@ impl World {
         );
     }
 
-    /// Adds a field that goes into the table, or comes from it.
+    /// Adds a field that goes into the HPACK table, or refers to it.
     fn note(&mut self, fields: &mut Vec<u8>) -> Option<(String, String)> {
         if !self.table.is_empty() && self.chance.one_in(3) {
-            // The oldest as often as all others.
+            // Pick the oldest entry as often as all others together.
             let at = match self.chance.one_in(2) {
                 true => self.table.len() - 1,
                 false => self.chance.below(self.table.len()),
@@ -299,7 +299,7 @@ impl World {
         Some((name, value))
     }
 
-    /// The client does something that is allowed now and then.
+    /// The client does something unusual that is allowed now and then.
     fn meddle(&mut self) {
         let ids: Vec<u32> = self
             .asked
@@ -350,7 +350,7 @@ impl World {
             if left == 0 || room == 0 || asked.was_reset || asked.ended {
                 continue;
             }
-            // Large enough not to be a flood, but for the last.
+            // Large enough not to be a flood, except the last frame.
             let len = left.min(room).min(300 + chance.below(16_000));
             if len < 256 && len < left {
                 continue;
@@ -417,7 +417,7 @@ impl World {
                     }
                 }
                 Some(Event::Reset { stream, .. }) => {
-                    // An answer whose end was given is not served any more.
+                    // An answer that was given to its end is no longer in `serving`.
                     match self.serving.remove(&stream.number()) {
                         Some((_, serving)) => {
                             self.uploads_wanted -= usize::from(!serving.upload_ended);
@@ -436,9 +436,9 @@ impl World {
         }
     }
 
-    /// The server takes uploads and gives answers, a little at a time. An answer begins when its upload is there.
+    /// The server takes uploads and gives answers, a little at a time. An answer begins when its upload is complete.
     fn serve(&mut self) {
-        // The slots of all whose work goes on are taken.
+        // Streams whose work goes on keep their slots.
         assert!(self.server.open_streams() >= self.serving.len() + self.lingering.len());
         if self.chance.one_in(2) {
             let server = &mut self.server;
@@ -531,7 +531,7 @@ impl World {
                     assert!(self.client_window >= 0, "the connection's window is kept");
                     credit += len;
                     asked.ended = flags & END_STREAM != 0;
-                    // Windows are opened well above what is a flood.
+                    // Windows are opened by far more than would count as a flood.
                     if !asked.ended && asked.recv_window < 10_000 {
                         asked.recv_window += 30_000;
                         self.to_server.extend(window(id, 30_000));

@@ -1,5 +1,5 @@
-//! The crate against others: the `h2` crate as client and as server, clients and servers of frames written by hand, and links that
-//! deliver badly.
+//! The crate against others: the `h2` crate as client and as server, clients and servers with hand-written frames, and links that
+//! split and delay the bytes.
 
 mod attacks;
 mod client;

@@ -1,4 +1,4 @@
-//! The `h2` crate as client of our server, in memory: what it asks for is what our side saw, what we answer is what it got.
+//! The `h2` crate as client of our server, in memory: our side sees the requests it sent, and it receives the answers we sent.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn echo(link: DuplexStream, seed: u64) {
             connection.poll_output(&mut turn, 1 + chance.below(100_000), now);
         }
         assert_eq!(connection.fatal(), None);
-        // Read while a write waits: a link that is full both ways would stand still.
+        // Read while a write waits, because a link that is full both ways would deadlock.
         let mut room = vec![0; 1 + chance.below(20_000)];
         let most = turn.chunk().len().min(1 + chance.below(9000));
         let read = tokio::select! {

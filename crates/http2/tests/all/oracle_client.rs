@@ -1,4 +1,4 @@
-//! The `h2` crate as server of our client, in memory: what we ask is what it saw, what it answers is what we got.
+//! The `h2` crate as server of our client, in memory: it sees the requests we sent, and we receive the answers it sent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Our client against our server, over a link that splits: the numbers come from a seed, or from a fuzzer (`tools/fuzz`, `http2_both`).
 //!
-//! The client asks, sends bodies and gives up; the server answers with what it was sent. Demanded: no fault on either side, whatever is
-//! answered is byte for byte what was sent, nothing is left at the end.
+//! The client sends requests with bodies and gives up some; the server echoes the bodies. Demanded: no fault on either side, each answer is
+//! byte for byte the body that was sent, and no stream or output is left at the end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,7 +25,7 @@ struct Call {
 
 struct End {
     http: Connection,
-    /// What has come and was not taken.
+    /// Bytes received and not yet taken.
     input: Vec<u8>,
 }
 
@@ -44,7 +44,7 @@ impl End {
         wrote
     }
 
-    /// Takes so many bytes of what has come.
+    /// Takes so many of the bytes received.
     fn take(&mut self, most: usize, now: Duration, mut each: impl FnMut(Event<'_>) -> Vec<Do>) {
         let most = most.min(self.input.len());
         let mut at = 0;
@@ -112,7 +112,7 @@ fn served(event: Event<'_>) -> Vec<Do> {
     }
 }
 
-/// Plays so many steps, then lets everything end.
+/// Plays so many steps, then lets all streams end.
 pub fn play(mut chance: Chance, steps: usize) {
     let mut limits = || Limits {
         stream_window: 1000 + chance.below(100_000) as u32,

@@ -92,7 +92,7 @@ pub struct Pair {
     input: Vec<u8>,
     output: Vec<u8>,
     decoder: Decoder,
-    /// What happened at the server, in words.
+    /// The server's events, in words.
     pub events: Vec<String>,
     /// Requests are kept open, instead of answered.
     pub holds: bool,

@@ -74,7 +74,7 @@ fn an_early_answer_ends_the_request() {
         pair.frames(),
         ["head 1 :status=200", "data 1 \"/early\" end", "reset 1 0"]
     );
-    // What was on its way is passed over, also trailers.
+    // DATA and trailers that were under way are ignored.
     pair.send(&frame(DATA, 0, 1, &[0; 500]));
     pair.send(&frame(HEADERS, WHOLE, 1, &block(&[("a", "b")])));
     assert_eq!((pair.frames().len(), pair.fatal), (0, None));
@@ -284,7 +284,7 @@ fn priorities_ahead_of_requests_are_as_many_as_streams() {
         pair.send(&early(id));
     }
     assert_eq!(pair.fatal, None);
-    // A stream that has ended makes room; one that the client skips is idle no more.
+    // A stream that has ended makes room; so does a skipped identifier, which is no longer idle.
     let stream = pair.held[0];
     pair.answer(stream, "x".into());
     pair.frames();
@@ -333,7 +333,7 @@ fn the_last_stream_of_a_goaway_never_grows() {
     assert_eq!(said, ["goaway 2147483647 0", "goaway 1 0", "goaway 1 1"]);
 }
 
-/// The table is what both sides begin with until the client has our SETTINGS, and what these say from then on.
+/// The table has its initial size until the client acknowledges our SETTINGS, and their size from then on.
 #[test]
 fn our_table_size_holds_when_it_is_acknowledged() {
     let kept = [&head("GET", "/")[..], &[0x40, 1, b'a', 1, b'b']].concat();
@@ -359,7 +359,7 @@ fn our_table_size_holds_when_it_is_acknowledged() {
     };
     let ack = || frame(SETTINGS, ACK, 0, &[]);
     let ask = |id, block: &[u8]| frame(HEADERS, WHOLE, id, block);
-    // An entry that the smaller table would hold too, and one that only the first one holds.
+    // An entry that fits in either table, and one that fits only in the initial one.
     assert_eq!(play(&[ask(1, &kept), ask(3, &named)]), Ok(2));
     let large = [
         &head("GET", "/")[..],
@@ -405,7 +405,7 @@ fn commands_on_a_stream_that_is_gone_do_nothing() {
     pair.answer(stream, "x".into());
     assert!(pair.frames().is_empty());
     pair.connection.release(stream);
-    // The slot is another stream's now.
+    // The slot now belongs to another stream.
     pair.send(&get(3, "/"));
     pair.connection.reset(stream, http2::ErrorCode::CANCEL);
     pair.answer(stream, "x".into());

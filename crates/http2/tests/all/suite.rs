@@ -1,8 +1,8 @@
-//! What an attack costs until it ends: frames, CPU and memory. One row for each that is known by name.
+//! The cost of each known attack until it ends: frames, CPU and memory.
 //!
 //! An attack sends its frames again and again, with a caller that answers nothing (the worst case), until the connection ends. Bounds are
-//! far above what is seen, so that they hold in a debug build on a busy machine; they are there for what grows with the square of
-//! something. `cargo test -p http2 --release --test all suite -- --nocapture` prints the figures.
+//! far above the measured costs, so that they hold in a debug build on a busy machine; they are there to catch quadratic costs.
+//! `cargo test -p http2 --release --test all suite -- --nocapture` prints the figures.
 
 use http2::{Fault, Limits};
 use rustix::time::{ClockId, clock_gettime};
@@ -14,9 +14,9 @@ type Frames = fn(u32) -> Vec<u8>;
 
 struct Attack {
     name: &'static str,
-    /// How it ends.
+    /// The fault that ends the connection.
     by: Fault,
-    /// In how many rounds at most.
+    /// The most rounds until it ends.
     rounds_max: u32,
     frames: Frames,
 }
@@ -30,7 +30,7 @@ const fn row(name: &'static str, by: Fault, rounds_max: u32, frames: Frames) -> 
     }
 }
 
-/// A stream whose number nobody has used.
+/// A stream whose number was not used before.
 const fn id(round: u32) -> u32 {
     2 * round + 1
 }

@@ -1,4 +1,4 @@
-//! Windows of uploads: how they grow over a long line, and what is held at most of clients that fill them.
+//! Windows of uploads: how they grow when the round trip is long, and how many bytes are held at most if clients fill them.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,17 +9,17 @@ use crate::raw::{ACK, DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, block, f
 
 const MIB: u64 = 1 << 20;
 
-/// A client that sends whatever windows allow, on several streams in turn, and a server whose caller takes all, or nothing from some
-/// byte on. What either side writes arrives a round later.
+/// A client that sends as much as windows allow, on several streams in turn, and a server whose caller consumes all bytes, or those up
+/// to a limit. Bytes that either side writes arrive a round later.
 struct Line {
     server: Connection,
-    /// What the client may send, on the connection and on each stream.
+    /// Bytes that the client may send on the connection; those of a stream are in `Upload`.
     window: i64,
     streams: Vec<Upload>,
-    /// What the caller may lend of all.
+    /// The most bytes that the caller lends at a time.
     pool: u32,
     is_crowded: bool,
-    /// Received, and not taken.
+    /// Bytes received and not consumed.
     held: u64,
     held_max: u64,
 }
@@ -29,9 +29,9 @@ struct Upload {
     stream: Option<StreamId>,
     left: u64,
     window: i64,
-    /// Come, and not taken.
+    /// Bytes received and not consumed.
     held: u64,
-    /// Taken by the caller, at most so much.
+    /// Bytes consumed by the caller, at most `taken_max`.
     taken: u64,
     taken_max: u64,
 }
@@ -59,7 +59,7 @@ impl Line {
         line
     }
 
-    /// A request with a body of so many bytes, of which the caller takes so many.
+    /// Sends a request with a body of `bytes`, of which the caller consumes at most `taken_max`.
     fn upload(&mut self, bytes: u64, is_announced: bool, taken_max: u64) {
         let id = self.streams.last().map_or(1, |last| last.id + 2);
         let mut fields = head("POST", "/");
@@ -78,7 +78,7 @@ impl Line {
         self.arrive(&frame(HEADERS, END_HEADERS, id, &fields));
     }
 
-    /// Both sides send once. Returns how much the client did.
+    /// Both sides send once. Returns the bytes that the client sent.
     fn round(&mut self) -> u64 {
         let mut frames = VecDeque::new();
         let mut sent = 0;
@@ -130,7 +130,7 @@ impl Line {
         self.held_max = self.held_max.max(self.held);
     }
 
-    /// As a caller does that has a bound for what it lends.
+    /// Consumes bytes and lends windows like a caller whose loans are bounded.
     fn take(&mut self) {
         loop {
             let mut took = 0;
@@ -160,7 +160,7 @@ impl Line {
         }
     }
 
-    /// What the server has written.
+    /// The client reads the frames that the server has written.
     fn hear(&mut self) {
         let (mut turn, mut output) = (Turn::new(), Vec::new());
         while self.server.poll_output(&mut turn, 100_000, Duration::ZERO) {
@@ -205,7 +205,7 @@ fn a_long_upload_takes_few_round_trips() {
         line.upload(8 * MIB, is_announced, u64::MAX);
         assert_eq!(line.rounds(), 3, "64 KiB, 4 MiB, and the rest");
         assert_eq!(line.held, 0);
-        // Where there is nothing to lend, its window stays what it was.
+        // With nothing to lend, its window does not grow.
         let mut line = Line::new(0);
         line.upload(8 * MIB, is_announced, u64::MAX);
         assert!(line.rounds() > 120);
@@ -215,7 +215,7 @@ fn a_long_upload_takes_few_round_trips() {
 
 #[test]
 fn what_is_lent_returns() {
-    // Of a body whose length is known all has returned when it ends.
+    // If the length of the body is known, all lent bytes have returned when it ends.
     let mut line = Line::new(4 * MIB as u32);
     line.upload(20 * MIB, true, u64::MAX);
     line.rounds();
@@ -225,7 +225,7 @@ fn what_is_lent_returns() {
         "{}",
         line.window
     );
-    // Of another one as much as it had used; the next bodies pay for the rest.
+    // Otherwise only some have returned; the next bodies pay back the rest.
     let mut line = Line::new(4 * MIB as u32);
     line.upload(18 * MIB, false, u64::MAX);
     line.rounds();
@@ -260,7 +260,7 @@ fn in_need_windows_shrink_by_not_being_opened() {
     assert!(line.round() <= 64 << 10);
 }
 
-/// A hundred streams of a client get large windows, and then their origins take nothing more.
+/// A hundred streams of a client get large windows, then nothing more of them is consumed.
 #[test]
 fn many_streams_that_fill_their_windows_hold_no_more_than_was_lent() {
     let pool = 8 * MIB as u32;
@@ -271,7 +271,7 @@ fn many_streams_that_fill_their_windows_hold_no_more_than_was_lent() {
     while line.round() > 0 {}
     assert!(line.held_max <= MIB + u64::from(pool), "{}", line.held_max);
     assert!(line.held > MIB, "something was lent");
-    // A stream that takes nothing at all is lent nothing.
+    // A stream of which nothing is consumed is lent nothing.
     let mut line = Line::new(pool);
     for _ in 0..100 {
         line.upload(100 * MIB, true, 0);

@@ -1,4 +1,4 @@
-//! Blocks of the RFC, and blocks that are none.
+//! Blocks of the RFC, and malformed blocks.
 
 use super::*;
 
@@ -87,12 +87,12 @@ fn bad_blocks() {
 
 #[test]
 fn an_entry_may_push_out_its_own_name() {
-    // The table takes one entry; its name is used by the one that replaces it.
+    // The table has room for one entry, whose name is used by the entry that replaces it.
     let mut decoder = Decoder::new(40);
     assert_eq!(read(&mut decoder, "4003 616263 0178").unwrap(), "abc: x");
     assert_eq!(read(&mut decoder, "7e04 79797979").unwrap(), "abc: yyyy");
     assert_eq!(read(&mut decoder, "be").unwrap(), "abc: yyyy");
-    // Larger than the table: it is empty then, and nothing is wrong.
+    // An entry larger than the table empties it, which is no error.
     assert_eq!(
         read(&mut decoder, "4003 616263 0679797979797a be"),
         Err(BadBlock)
