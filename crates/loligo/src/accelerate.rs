@@ -14,10 +14,10 @@ use crate::config::problem::Place;
 use crate::config::raw::{Block, Given, Raw, Value};
 use crate::top::ask::Place as Admin;
 
-/// Where the two settings come from, for complaints.
+/// The place of the two settings in error messages.
 const COMMAND: &str = "loligo accelerate";
 
-/// Runs the front, or asks the one that runs.
+/// Runs the front, or asks the running one (`--dry-run`).
 pub fn run(command: AccelerateFlags) -> ExitCode {
     let machine = Machine::this();
     let (settled, raw) = match crate::settle::settle_with(&command.flags, &machine, add_own) {
@@ -48,7 +48,7 @@ pub fn run(command: AccelerateFlags) -> ExitCode {
     }
 }
 
-/// The settings that are other than for `serve`; a file that says otherwise of the store wins.
+/// Adds the settings that differ from those of `serve`; stores in the file take precedence.
 fn add_own(raw: &mut Raw) {
     if raw.stores.is_empty() {
         raw.stores.push(Block {
@@ -84,7 +84,7 @@ fn ask(plan: &Plan, url: &str) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// The URL as the value of a query.
+/// The URL, percent-encoded as the value of a query.
 fn encoded(url: &str) -> String {
     let one = |byte: u8| match byte {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' | b':' => {

@@ -1,6 +1,6 @@
-//! The command line: what may be typed, and what it becomes in `Raw`.
+//! The command line: the flags, and the settings that they become in `Raw`.
 //!
-//! Values of flags stay text here; they are checked with the file's, by the same rows (`config::rows`).
+//! Values of flags stay text here; they are checked like those of the file, by the same rows (`config::rows`).
 
 use std::path::PathBuf;
 
@@ -412,7 +412,7 @@ fn given(flag: &'static str, text: &str) -> Given {
 }
 
 impl Flags {
-    /// Adds the flags to what the file said; what comes later wins.
+    /// Adds the flags after the settings of the file; a later setting takes precedence.
     pub fn add_to(&self, raw: &mut Raw) {
         for (flag, text) in [
             ("--admin", &self.admin),
@@ -438,7 +438,7 @@ impl Flags {
 
     fn add_stores(&self, raw: &mut Raw) {
         if !self.store.is_empty() {
-            // A store's own settings are not about these stores; settings of all stores stay.
+            // Settings of the file's single stores do not apply to these stores; settings of all stores stay.
             let all = raw.stores.drain(..).flat_map(|store| store.given);
             let (replaced, of_all): (Vec<Given>, Vec<Given>) = all.partition(stores::is_own);
             raw.replaced = replaced;
@@ -459,7 +459,7 @@ impl Flags {
         if !self.listen.is_empty() {
             raw.listeners = blocks("--listen", &self.listen);
         } else if self.reverse.is_some() || raw.listeners.is_empty() {
-            // The default, so that the other flags have a listener to stand at.
+            // The default listener, so that the other flags have a listener to apply to.
             raw.listeners = vec![Block::default()];
         }
         for listener in &mut raw.listeners {

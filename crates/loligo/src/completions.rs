@@ -1,10 +1,10 @@
-//! What a shell offers for a flag that stands for a setting: the words of the table of settings.
+//! Shell completions of the value of a flag that stands for a setting: the words in the table of settings.
 
 use crate::cli::FLAGS;
 use crate::config::rows::Row;
 use crate::config::{general, listeners, stores};
 
-/// The words that the setting of a flag takes: those in its form that are written out.
+/// The words that the setting of a flag takes: the literal ones in its form.
 pub fn words(flag: &str) -> Vec<&'static str> {
     let setting = (FLAGS.iter()).find(|(name, _)| name.strip_prefix("--") == Some(flag));
     let Some((_, key)) = setting else {
@@ -20,11 +20,11 @@ pub fn words(flag: &str) -> Vec<&'static str> {
         .into_iter()
         .find(|(name, _)| name == key)
         .map(|(_, form)| form);
-    // Between the first and the second backtick, the third and the fourth, and so on.
+    // Literal words are in backticks: every second piece of the split.
     let form = form.unwrap_or_default();
     let written = form.split('`').skip(1).step_by(2);
     let is_word = |text: &&str| text.bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
-    // The parser wants words that stay; this process ends when the completions are written.
+    // The parser needs `'static` words; this process ends once the completions are written.
     let stay = |text: &str| -> &'static str { String::leak(text.to_owned()) };
     written.filter(is_word).map(stay).collect()
 }

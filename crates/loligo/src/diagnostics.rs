@@ -1,8 +1,8 @@
-//! What the proxy says to people, on standard error, without ever waiting for whoever reads it.
+//! Log lines on standard error, which never wait for the program that reads them.
 //!
-//! Standard error is a pipe to a service manager or a container engine. If that hangs, a write hangs, and with it the worker that has
-//! something to say. So from the moment clients may come, lines go through a queue to a thread of their own; when the queue is full they are
-//! dropped and counted. Before, they are written at once: there is nobody to hold up, and a start that fails must say why.
+//! Standard error is a pipe to a service manager or a container engine. If its reader hangs, a write hangs, and so would the worker that
+//! logs. So once clients may connect, lines go through a queue to a thread of their own; when the queue is full, lines are
+//! dropped and counted. Before, they are written at once: no client has to wait, and a start that fails must say why.
 //!
 //! Under systemd each line begins with its priority, by which `journalctl -p warning` finds it.
 //!
@@ -21,15 +21,15 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry, reload};
 
-/// Lines that wait.
+/// The most lines in the queue.
 const LINES_MAX: usize = 1024;
 /// A longer line is cut.
 const LINE_BYTES_MAX: usize = 8 << 10;
-/// How long the end of the process waits for them.
+/// How long the end of the process waits for queued lines.
 const FLUSH_MAX: Duration = Duration::from_secs(2);
 const FLUSH_STEP: Duration = Duration::from_millis(1);
 
-/// The way to standard error. Clones lead to the same.
+/// A handle for log lines on standard error. Clones share one queue.
 #[derive(Clone, Default)]
 pub struct Diagnostics(Arc<Shared>);
 
@@ -44,7 +44,7 @@ struct Shared {
 }
 
 impl Diagnostics {
-    /// Takes what is said from now on at this level. Colours only on a terminal.
+    /// Becomes the subscriber for log lines, at this level. Colours only on a terminal.
     pub fn start(level: &str) -> Diagnostics {
         let stderr = io::stderr();
         let colours = stderr.is_terminal() && std::env::var_os("NO_COLOR").is_none();
@@ -75,7 +75,7 @@ impl Diagnostics {
         diagnostics
     }
 
-    /// Takes what is said from now on at another level.
+    /// Changes the level.
     pub fn follow(&self, level: &str) {
         let filter = self.0.filter.get();
         if let Some(Err(error)) = filter.map(|filter| filter.reload(EnvFilter::new(level))) {
@@ -83,7 +83,7 @@ impl Diagnostics {
         }
     }
 
-    /// From now on nobody waits. A second call does nothing.
+    /// From now on lines go through the queue, so that no caller waits. A second call does nothing.
     pub fn stop_waiting(&self) {
         self.write_to(io::stderr());
     }
@@ -100,7 +100,7 @@ impl Diagnostics {
         }
     }
 
-    /// Waits for the thread, but not for long.
+    /// Waits until the thread has written all queued lines, for [`FLUSH_MAX`] at most.
     pub fn flush(&self) {
         let until = Instant::now() + FLUSH_MAX;
         let is_behind =
@@ -128,7 +128,7 @@ impl Diagnostics {
 }
 
 fn run(receiver: &Receiver<Vec<u8>>, written: &AtomicU64, lost: &AtomicU64, mut out: impl Write) {
-    // How many losses were told.
+    // How many lost lines were reported.
     let mut told = 0;
     while let Ok(line) = receiver.recv() {
         let _ = out.write_all(&line);
@@ -145,20 +145,20 @@ fn run(receiver: &Receiver<Vec<u8>>, written: &AtomicU64, lost: &AtomicU64, mut 
     }
 }
 
-/// Is standard error this stream of systemd's journal? It says which by device and inode, since a child may have another one.
+/// Is standard error this stream of systemd's journal? `stream` has its device and inode, since a child may have another standard error.
 fn is_stream(stream: &str, device: u64, inode: u64) -> bool {
     let numbers = stream.split_once(':');
     numbers.is_some_and(|(dev, ino)| dev.parse() == Ok(device) && ino.parse() == Ok(inode))
 }
 
-/// One line.
+/// The writer of one line.
 pub struct Line<'a> {
     to: &'a Diagnostics,
     level: Option<Level>,
 }
 
 impl Write for Line<'_> {
-    /// The subscriber writes a line by one call.
+    /// The subscriber writes a line with one call.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut line = Vec::with_capacity(bytes.len().min(LINE_BYTES_MAX) + 4);
         if let Some(level) = self.level.filter(|_| self.to.0.has_priorities) {
@@ -177,7 +177,7 @@ impl Write for Line<'_> {
     }
 }
 
-/// As sd-daemon(3) has them.
+/// The prefix of a priority, as in sd-daemon(3).
 fn priority(level: Level) -> &'static [u8] {
     match level {
         Level::ERROR => b"<3>",
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
     use std::sync::Mutex;
 
-    /// Writing hangs while it is locked.
+    /// A writer that hangs while it is locked.
     struct Locked(Arc<Mutex<Vec<u8>>>);
 
     impl Write for Locked {
@@ -234,7 +234,7 @@ mod tests {
             line.write_all(format!("line {n}\n").as_bytes()).unwrap();
         }
         let lost = diagnostics.0.lost.load(Ordering::Relaxed);
-        // One is being written.
+        // One more line is with the writer.
         assert!(
             (many - LINES_MAX - 1..=many - LINES_MAX).contains(&(lost as usize)),
             "{lost}"

@@ -1,6 +1,6 @@
 //! `loligo profile dump`: a profile file as lines on standard output.
 //!
-//! Torn places are told on standard error and passed over. A reader that has seen enough (`head`) ends it quietly.
+//! Torn places are reported on standard error and skipped. If the reader of the output closes it (`head`), the command ends quietly.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};

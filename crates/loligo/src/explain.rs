@@ -1,6 +1,6 @@
-//! `loligo explain`: what would become of a request, by the rules of a configuration.
+//! `loligo explain`: how the rules of a configuration would treat a request.
 //!
-//! Not known here: how rules are asked (`proxy::explain`).
+//! Not known here: how rules are evaluated (`proxy::explain`).
 
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -13,7 +13,7 @@ use crate::cli::{ExplainFlags, Flags};
 
 use crate::settle::settle;
 
-/// Says it.
+/// Prints the explanation.
 pub fn run(flags: &ExplainFlags) -> ExitCode {
     let asking = match asking(flags) {
         Ok(asking) => asking,

@@ -1,9 +1,9 @@
-//! Commands of the laboratory: another program, `loligo-lab`, does them.
+//! Commands of the laboratory, which another program runs: `loligo-lab`.
 //!
 //! A server needs no load generator and no storage lab. So `loligo bench ...` becomes `loligo-lab bench ...`, in this process: signals,
-//! standard streams and exit status are the other program's own. It is looked for in the folder of this program, then in PATH.
+//! standard streams and exit status are those of the other program. It is searched in the folder of this program, then in PATH.
 //!
-//! Not known here: what these commands take. Help, completions and manual pages of them are the other program's.
+//! Not known here: the arguments of these commands. The other program has their help, completions and manual pages.
 
 use std::env;
 use std::ffi::OsString;
@@ -19,7 +19,7 @@ const PROGRAM: &str = "loligo-lab";
 /// The command could not be run.
 const EXIT_NOT_RUN: u8 = 2;
 
-/// What is handed over, and what the help of `loligo` says of it.
+/// The commands that are handed over, and their help in `loligo`.
 const COMMANDS: [(&str, &str); 3] = [
     (
         "bench",
@@ -35,7 +35,7 @@ const COMMANDS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Adds them to the list of commands.
+/// Adds the commands to the list of commands.
 pub fn listed(command: Command) -> Command {
     command.subcommands(COMMANDS.map(|(name, about)| {
         let about = format!("{about} (comes with {PROGRAM})");
@@ -43,7 +43,7 @@ pub fn listed(command: Command) -> Command {
     }))
 }
 
-/// Is this the laboratory's, of the words behind the program's name? `help bench` is, too.
+/// Do these words after the program's name ask for a command of the laboratory, or for help about one?
 pub fn is_asked(words: &[OsString]) -> bool {
     let name = match words {
         [help, name, ..] if help == "help" => name,

@@ -1,4 +1,4 @@
-//! The `loligo` command: what was typed and written becomes a plan, and the plan runs.
+//! The `loligo` command: flags and a configuration file become a plan, and the plan runs.
 //!
 //! ```text
 //! flags --> cli ----------+--> Raw ----> config ----> Plan ----> serve ----> the data plane
@@ -40,17 +40,17 @@ use config::raw::Raw;
 use proxy::Succession;
 use settle::{complain_of, read_and_settle, settle};
 
-/// The command line, as clap knows it: what there is to type, and what is said of it. Man pages are made of it (`loligo-lab`'s `examples/pages.rs`).
+/// The command line as clap knows it, with its help. Manual pages are made from it (`examples/pages.rs` of `loligo-lab`).
 pub fn command() -> clap::Command {
     help::laid_out(laboratory::listed(Cli::command()))
 }
 
-/// A command line with these commands, as shells are to complete it.
+/// A command line with these commands, as shells complete it.
 pub fn completed(command: clap::Command) -> clap::Command {
     commands::completions::completed(command, completions::words)
 }
 
-/// Does what was typed: the words behind the program's name.
+/// Runs the command in `words`: the arguments after the program's name.
 pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     let words: Vec<_> = words.collect();
     if laboratory::is_asked(&words) {
@@ -95,7 +95,7 @@ fn serve_with(flags: Flags) -> ExitCode {
         }
     };
     if let Some(from) = &from {
-        // They are locked, for us.
+        // The predecessor has locked these stores, and hands them over to this process.
         machine.open_stores = from.store_paths();
     }
     let launch = Some(upgrade::launch());
@@ -113,7 +113,7 @@ fn serve_with(flags: Flags) -> ExitCode {
     }
 }
 
-/// `loligo check`, of what could be settled.
+/// `loligo check`, for a configuration without problems of its own.
 fn check(mut settled: Settled, raw: &Raw) -> ExitCode {
     let taken = config::addresses::taken(&settled.plan);
     settled.notes.extend(taken.notes);

@@ -1,6 +1,6 @@
 //! `loligo reload`: a running proxy reads its configuration again.
 //!
-//! The proxy does it, and says what came of it; this asks its admin interface. It prints what `loligo check` would.
+//! This command asks the proxy's admin interface. The proxy reloads and reports the result, which is printed as by `loligo check`.
 //!
 //! Exit status: 0 the configuration is in force; 1 it was refused, or the proxy does not answer; 2 the address is none.
 
@@ -11,7 +11,7 @@ use crate::settle::EXIT_UNREADABLE;
 use crate::top::ask::{self, Place};
 use crate::top::words::harmless;
 
-/// Asks for it.
+/// Asks the proxy to reload.
 pub fn run(flags: &ReloadFlags) -> ExitCode {
     let place = match Place::parse(flags.url.as_deref().unwrap_or(ask::URL)) {
         Ok(place) => place,
@@ -47,7 +47,7 @@ pub fn run(flags: &ReloadFlags) -> ExitCode {
     }
 }
 
-/// What another program says, for a terminal: line by line without control characters.
+/// The text of another program, made safe for a terminal: line by line without control characters.
 pub fn shown(words: &[u8]) -> String {
     let words = String::from_utf8_lossy(words);
     words

@@ -14,8 +14,8 @@ use crate::config::raw::Raw;
 use crate::diagnostics::Diagnostics;
 use crate::settle::{Unsettled, read_and_settle};
 
-/// Runs until a signal ends it and running requests are finished. `machine`, `flags`, `add_own`: what the configuration was read with, and
-/// is read with again. `succession`: whose place it takes, and who may take its own.
+/// Runs until a signal ends it and running requests are finished. `machine`, `flags`, `add_own` are used again for a reload.
+/// `succession`: the process whose place this one takes, and how its own successor is started.
 pub fn serve(
     settled: Settled,
     raw: Raw,
@@ -42,7 +42,7 @@ pub fn serve(
     let stores = settled.plan.stores.clone();
     machine.open_stores = stores.iter().map(|store| store.path.clone()).collect();
     let first = reading(settled, &raw, diagnostics.clone());
-    // One that has ended in service is no reason to refuse all else: the proxy judges, and says which file.
+    // A certificate that has expired in service must not make a whole reload fail: the proxy judges it, and names the file.
     machine.certificate = |_, _| Ok(None);
     let says = diagnostics.clone();
     let reread = Box::new(move || {
@@ -70,7 +70,7 @@ pub fn serve(
     code
 }
 
-/// A checked configuration as the proxy takes it.
+/// A checked configuration in the form that the proxy takes.
 fn reading(settled: Settled, raw: &Raw, diagnostics: Diagnostics) -> Reading {
     let words = explain(&settled, raw);
     let level = settled.log_level;
@@ -81,7 +81,7 @@ fn reading(settled: Settled, raw: &Raw, diagnostics: Diagnostics) -> Reading {
     }
 }
 
-/// What is wrong, for people.
+/// The problems, one a line.
 pub fn in_lines(unsettled: &Unsettled) -> String {
     match unsettled {
         Unsettled::Unreadable(why) => why.clone(),
@@ -92,7 +92,7 @@ pub fn in_lines(unsettled: &Unsettled) -> String {
     }
 }
 
-/// A store without a size gets one from the space that is free. That is over once the store is there, so the size that it got counts.
+/// Gives stores without a size the size that the start has chosen from the free space, since the store now takes up that space.
 fn with_sizes_of_the_start(now: &mut [StorePlan], start: &[StorePlan], raw: &Raw) {
     if raw.stores.len() != now.len() && !raw.stores.is_empty() {
         return;
@@ -106,7 +106,7 @@ fn with_sizes_of_the_start(now: &mut [StorePlan], start: &[StorePlan], raw: &Raw
     }
 }
 
-/// Logs once, when clients may come, where everything listens.
+/// Logs where everything listens, once clients may connect.
 fn announce(ready: &Ready, roles: &[&str]) {
     for (address, role) in ready.listeners.iter().zip(roles) {
         tracing::info!("{role} on {address}");

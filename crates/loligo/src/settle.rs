@@ -1,4 +1,4 @@
-//! From what was typed and written to a checked configuration, or to complaints on standard error.
+//! From flags and file to a checked configuration, or to error messages on standard error.
 
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -11,15 +11,15 @@ use crate::config::problem::Problem;
 use crate::config::raw::Raw;
 use crate::config::{Settled, into_plan};
 
-/// A file cannot be read, or nobody answers.
+/// The exit status if a file cannot be read, or a proxy does not answer.
 pub const EXIT_UNREADABLE: u8 = 2;
 
-/// Reads the file, adds the flags, checks all of it; complains on standard error.
+/// Reads the file, adds the flags, checks all of it; reports problems on standard error.
 pub fn settle(flags: &Flags) -> Result<(Settled, Raw), ExitCode> {
     settle_with(flags, &Machine::this(), |_| {})
 }
 
-/// The same, with settings of the command's own behind the flags.
+/// Like [`settle`], with the command's own settings added after the flags.
 pub fn settle_with(
     flags: &Flags,
     machine: &Machine,
@@ -28,7 +28,7 @@ pub fn settle_with(
     read_and_settle(flags, machine, add_own).map_err(complain_of)
 }
 
-/// Says why, and the exit status of it.
+/// Prints the reason, and returns the exit status for it.
 pub fn complain_of(unsettled: Unsettled) -> ExitCode {
     match unsettled {
         Unsettled::Unreadable(why) => {
@@ -41,9 +41,9 @@ pub fn complain_of(unsettled: Unsettled) -> ExitCode {
 
 /// Why a configuration cannot be used.
 pub enum Unsettled {
-    /// Its file cannot be read: which, and why.
+    /// The file cannot be read: its name, and why.
     Unreadable(String),
-    /// It is wrong.
+    /// The configuration has these problems.
     Wrong(Vec<Problem>),
 }
 
@@ -58,7 +58,7 @@ pub fn read_and_settle(
         Some(path) => {
             let text = read(path)
                 .map_err(|e| Unsettled::Unreadable(format!("{}: {e}", path.display())))?;
-            // Such a file says nothing; complaints about what it does not say would mislead.
+            // A file that is not TOML has no settings; messages about missing settings would mislead.
             file::parse(&text, path).map_err(|problem| Unsettled::Wrong(vec![problem]))?
         }
     };

@@ -1,8 +1,8 @@
 //! `loligo upgrade`: the program as it is now takes the place of the running one.
 //!
-//! The running process does it, asked by its admin interface: it starts the file that it was started from, with the same arguments, and
-//! hands everything over (`proxy::upgrade`). So the new process is in the same cgroup, of the same user, and needs no right that the old
-//! one does not have. The link between the two is the new one's standard input, which nobody else can reach.
+//! This command asks the running process, by its admin interface. That process starts the file it was started from, with the same arguments,
+//! and hands everything over (`proxy::upgrade`). So the new process has the same cgroup and user, and needs no right that the old one does
+//! not have. The link between the two is the new process's standard input, which no other process can reach.
 //!
 //! Exit status of the command: 0 the new process serves; 1 it was refused, or the proxy does not answer; 2 the address is none.
 
@@ -20,10 +20,10 @@ use crate::cli::UpgradeFlags;
 use crate::settle::EXIT_UNREADABLE;
 use crate::top::ask::{self, Place};
 
-/// Says to a new process that its standard input leads to the one whose place it takes.
+/// Tells a new process that its standard input is the link to its predecessor.
 const VARIABLE: &str = "LOLIGO_TAKEOVER";
 
-/// Asks for it.
+/// Asks the proxy to upgrade.
 pub fn run(flags: &UpgradeFlags) -> ExitCode {
     let place = match Place::parse(flags.url.as_deref().unwrap_or(ask::URL)) {
         Ok(place) => place,
@@ -53,14 +53,14 @@ pub fn run(flags: &UpgradeFlags) -> ExitCode {
     }
 }
 
-/// How this process starts the one that takes its place. To be asked for early: later the file may be another, which is the point of it,
-/// and its path is then not told any more.
+/// How this process starts its successor. Call early: an upgrade replaces the program's file, after which the system no longer reports its
+/// path.
 pub fn launch() -> Launch {
     let program = std::env::current_exe();
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     Box::new(move |link| {
         if std::process::id() == 1 {
-            // Its end would be the end of all that was started in it.
+            // The end of process 1 would end all processes of its container.
             return Err(io::Error::other(
                 "this is the first process of its container, with which all others end; start another container instead",
             ));
@@ -74,7 +74,7 @@ pub fn launch() -> Launch {
         let child = Command::new(program)
             .args(&arguments)
             .env(VARIABLE, "1")
-            // Of the service manager: whom it watches over.
+            // The service manager's variable with the process that its watchdog is for.
             .env_remove("WATCHDOG_PID")
             .stdin(Stdio::from(OwnedFd::from(link)))
             .spawn();
@@ -85,10 +85,10 @@ pub fn launch() -> Launch {
     })
 }
 
-/// The process whose place this one is to take, if it was started for that.
+/// The process whose place this one is to take, if this one was started for that.
 ///
 /// # Errors
-/// It is not there, or speaks otherwise.
+/// The predecessor does not answer, or speaks another protocol.
 pub fn predecessor() -> Result<Option<Predecessor>, String> {
     if std::env::var_os(VARIABLE).is_none() {
         return Ok(None);
@@ -97,12 +97,12 @@ pub fn predecessor() -> Result<Option<Predecessor>, String> {
     if !rustix::net::sockopt::socket_domain(stdin.as_fd())
         .is_ok_and(|domain| domain == rustix::net::AddressFamily::UNIX)
     {
-        // A process that such a one has started, for example a script's.
+        // The variable was inherited, for example from a script that the new process ran.
         return Ok(None);
     }
     let link = stdin.as_fd().try_clone_to_owned();
     let link = link.map_err(|error| error.to_string())?;
-    // Nobody else is to read from it, and its end is to be seen.
+    // Replace standard input, so that nothing else reads from the link and its end is noticed.
     File::open("/dev/null")
         .and_then(|null| Ok(rustix::stdio::dup2_stdin(&null)?))
         .map_err(|error| format!("standard input: {error}"))?;

@@ -66,7 +66,7 @@ fn check_explains_a_good_file() {
         "a.toml",
         "store.path = \"the-store\"\nstore.size = \"64MiB\"\n",
     );
-    // Addresses that nobody can have.
+    // Port 0 cannot be in use.
     let (any, admin) = ("127.0.0.1:0", "127.0.0.1:0");
     let output = loligo(&["check", "-c", &file, "--listen", any, "--admin", admin]);
     let said = text(&output.stdout);
@@ -155,7 +155,7 @@ fn a_profile_is_dumped_as_columns_and_as_json() {
 #[test]
 fn a_start_without_configuration_warns_of_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    // Fewer files than the defaults would like; ports of the system's choice, for the others may be taken.
+    // A limit of files below what the defaults need; ports of the system's choice, because others may be in use.
     let mut child = Command::new("sh")
         .args([
             "-c",
@@ -177,7 +177,7 @@ fn a_start_without_configuration_warns_of_nothing() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(said.contains("connections are limited to"), "{said}");
-    // Said to root, as whom some run tests.
+    // This note appears if the tests run as root.
     let others: String = (said.lines())
         .filter(|line| !line.contains("stays root"))
         .collect();
@@ -250,7 +250,7 @@ fn hours_count_in_the_time_zone_that_tz_names() {
         let told = "a.toml:3: rule.time = \"Mo-Fr 08:00-18:00\": TZ=Asia/Tokio is no time zone that is known here; set TZ to a name";
         assert!(said.contains(told), "{said}");
     }
-    // Nobody asks for the time.
+    // This configuration needs no time zone.
     let nothing = [
         "check",
         "--store",
@@ -357,7 +357,7 @@ impl Drop for Serving {
 #[test]
 fn who_cannot_say_anything_any_more_goes_on() {
     let mut serving = Serving::start("none");
-    // From now on whatever is logged fails to be written.
+    // From now on every write of a log line fails.
     drop(serving.stderr.take());
     for _ in 0..2 {
         let mut admin = TcpStream::connect(&serving.admin).unwrap();
@@ -389,7 +389,7 @@ fn a_store_keeps_the_chunks_it_was_made_with() {
     assert_eq!(said["state"], "clean");
 }
 
-/// A program that takes the place of the laboratory's: it says what it was given, and waits for a word.
+/// A stub of `loligo-lab`: it prints its arguments, and waits for the exit status on standard input.
 const LAB: &str = "#!/bin/sh\necho \"$# $*, process $$\"\nread -r word\nexit \"$word\"\n";
 
 /// A folder for programs, where a link to `loligo` can be.
@@ -397,7 +397,7 @@ fn folder() -> TempDir {
     TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// `loligo`, in that folder.
+/// A link to `loligo` in that folder.
 fn installed(dir: &Path) -> PathBuf {
     let program = dir.join("loligo");
     std::fs::hard_link(env!("CARGO_BIN_EXE_loligo"), &program).unwrap();
@@ -437,7 +437,7 @@ fn commands_of_the_laboratory_are_another_program_in_the_same_process() {
         assert_eq!(text(&output.stdout), said);
         assert_eq!(output.status.code(), Some(7));
     }
-    // A signal is for it, and ends it.
+    // A signal reaches the stub, and ends it.
     let mut child = piped(&program, &["bench", "origin"]).spawn().unwrap();
     let mut line = String::new();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
@@ -473,7 +473,7 @@ fn the_laboratory_is_looked_for_in_path_and_missed_with_advice() {
         .output()
         .unwrap();
     assert_eq!(text(&output.stdout), "found\n");
-    // What is there and cannot be run is not passed over in silence.
+    // A program that is there but cannot be run is reported.
     install_lab(alone.path(), "#!/no/such/interpreter\n");
     let output = piped(&program, &["lab"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
@@ -522,7 +522,7 @@ fn top_without_a_terminal_is_one_look_of_a_running_proxy() {
         answer
     };
     get("/b");
-    // It is stored shortly after it was answered.
+    // The answer is stored shortly after it was sent.
     while !get("/a").contains("; hit") {
         assert!(std::time::Instant::now() < deadline);
     }
@@ -546,7 +546,7 @@ fn top_without_a_terminal_is_one_look_of_a_running_proxy() {
         assert!(std::time::Instant::now() < deadline, "{said}");
         std::thread::sleep(std::time::Duration::from_millis(50));
     };
-    // Each stands for a part of the document that is read as the proxy writes it.
+    // Each text shows that a part of the document is read as the proxy writes it.
     for part in [
         "running for ",
         ", 1 workers",

@@ -1,6 +1,6 @@
-//! Presets of mirrors with the clients that people use, against small origins: what never changes comes from the origin once.
+//! Presets of mirrors with real clients, against small origins: immutable files come from the origin once.
 //!
-//! A client that is not installed is said, and its test passes over. Python makes the archives.
+//! If a client is not installed, its test says so and passes. Python makes the archives.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -128,7 +128,7 @@ impl Drop for Mirror {
     }
 }
 
-/// Is this client here? If not, that is said.
+/// Is this client installed? If not, prints a line.
 fn is_here(client: &str, ask: &str) -> bool {
     let output = Command::new(client).arg(ask).output();
     let is_here = output.is_ok_and(|output| output.status.success());
@@ -181,7 +181,7 @@ fn sha256(body: &[u8]) -> String {
     run(Command::new("python3").args(["-c", script]).arg(path))
 }
 
-/// Somewhere new for a client that has nothing yet.
+/// Runs a client twice, each time in a new folder, so that it has no files of its own.
 fn anew(mut play: impl FnMut(&Path)) {
     for _ in 0..2 {
         let dir = tempfile::tempdir().unwrap();

@@ -173,11 +173,11 @@ fn standard_input_is_read_and_a_closed_pipe_is_no_failure() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // It is read to its end by nobody.
+    // Close the output before its end.
     drop(child.stdout.take());
     let mut stdin = child.stdin.take().unwrap();
     let writer = std::thread::spawn(move || {
-        // The command may end before all is taken.
+        // The command may end before it has read all input.
         let _ = stdin.write_all(&bytes);
     });
     let output = child.wait_with_output().unwrap();

@@ -1,4 +1,4 @@
-//! `loligo reload`, SIGHUP and what the service manager hears, with the binary as people run it.
+//! `loligo reload`, SIGHUP and messages to the service manager, with the binary as people run it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ struct Serving {
     admin: String,
     file: PathBuf,
     manager: UnixDatagram,
-    /// What it says on standard error, read on so that it never waits.
+    /// Its standard error, kept open.
     _stderr: BufReader<ChildStderr>,
     _dir: tempfile::TempDir,
 }
@@ -74,7 +74,7 @@ impl Serving {
         assert!(status.unwrap().success());
     }
 
-    /// What `/status` says of the configuration.
+    /// The configuration's part of `/status`.
     fn configuration(&self) -> serde_json::Value {
         let mut stream = TcpStream::connect(&self.admin).unwrap();
         let request = format!(
@@ -89,7 +89,7 @@ impl Serving {
         status["configuration"].clone()
     }
 
-    /// Waits until the manager is told so, and returns all of that.
+    /// Waits until the manager gets a message with this word, and returns the message.
     fn told(&self, word: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         let mut words = [0; 512];

@@ -25,7 +25,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// What a report says on standard output, having gone well.
+/// The standard output of a report that succeeds.
 fn said(arguments: &[&str]) -> String {
     let output = loligo(arguments);
     assert!(
@@ -36,7 +36,7 @@ fn said(arguments: &[&str]) -> String {
     text(&output.stdout)
 }
 
-/// What it complains of.
+/// The error message of a report that fails.
 fn complaint(arguments: &[&str]) -> String {
     let output = loligo(arguments);
     assert_eq!(output.status.code(), Some(1), "{arguments:?}");
@@ -173,7 +173,7 @@ fn what_is_empty_says_why_and_what_fills_it() {
     let figure = page.split("id=\"figure-23\"").nth(1).unwrap();
     let figure = figure.split("</figure>").next().unwrap();
     assert!(figure.contains("A run with range requests"), "{figure}");
-    // Lines that fit, in a drawing alone.
+    // A separate drawing has its text in lines that fit.
     let drawing = std::fs::read_to_string(svg.join("figure-23.svg")).unwrap();
     assert!(
         drawing.matches("text-anchor=\"middle\"").count() > 2,
@@ -392,7 +392,7 @@ fn standard_input_is_a_source() {
     assert!(out.starts_with("day: 3 requests"), "{out}");
 }
 
-/// A stub of the admin interface: it sends this, tells `has_sent`, and stays open until the report goes.
+/// A stub of the admin interface: it sends this profile, tells `has_sent`, and keeps the connection open until the report closes it.
 fn admin_stub(profile: Vec<u8>, has_sent: mpsc::Sender<()>) -> (String, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -417,14 +417,14 @@ fn admin_stub(profile: Vec<u8>, has_sent: mpsc::Sender<()>) -> (String, JoinHand
 #[test]
 fn a_running_proxy_is_listened_to() {
     let (has_sent, _sent) = mpsc::channel();
-    // The last record is not whole.
+    // The last record is incomplete.
     let mut profile = profile_of(80, DAY_US);
     profile.pop();
     let (url, proxy) = admin_stub(profile, has_sent);
-    // Nobody listens at the other.
+    // The other address has no listener.
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
     let nobody = format!("http://{}", free.unwrap());
-    // Long enough to read all of it on a machine that has other things to do.
+    // Long enough to read all of it on a busy machine.
     let live = ["report", "--live", &url, "--live", &nobody, "--for", "10s"];
     let output = loligo(&[&live[..], &["--quiet"]].concat());
     proxy.join().unwrap();
@@ -440,7 +440,7 @@ fn a_running_proxy_is_listened_to() {
 
 #[test]
 fn an_interrupt_ends_listening_and_not_the_report() {
-    // More than the kernel holds for a reader: once it is sent, the report has read of it.
+    // More than the kernel buffers: once all is sent, the report must have read a part.
     const BYTES: usize = 16 << 20;
     let (has_sent, sent) = mpsc::channel();
     let mut profile = Vec::new();
@@ -488,7 +488,7 @@ fn chromium(profile: &Path, page: &Path, arguments: &[&str]) -> Option<Output> {
             "--virtual-time-budget=2000",
         ])
         .arg(format!("--user-data-dir={}", profile.display()))
-        // Whatever is not this file leads nowhere, and would be an error on the console.
+        // Requests for anything but this file fail, and would be errors on the console.
         .arg("--host-resolver-rules=MAP * 0.0.0.0")
         .args(arguments)
         .arg(format!("file://{}", page.display()))
@@ -511,7 +511,7 @@ fn the_page_works_in_a_browser_from_a_file() {
             "the page asks for nothing: {outside}"
         );
     }
-    // Chooses p99 everywhere, as a reader would, and leaves a note of what is seen then.
+    // Choose p99 everywhere, as a reader would, and record what is then visible.
     let chosen = source.replace(
         "</body>",
         "<script>document.querySelectorAll('p .choice button')[3].click();\

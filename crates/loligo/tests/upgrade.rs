@@ -1,4 +1,4 @@
-//! `loligo upgrade` with the binary as people run it: two processes, a store, a service manager; and that one of them ends meanwhile.
+//! `loligo upgrade` with the binary as people run it: two processes, a store, a service manager; and one of them may end meanwhile.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -45,7 +45,7 @@ fn free_port() -> u16 {
     socket.local_addr().unwrap().port()
 }
 
-/// A proxy in front of an origin, with a file of its own and a store; whichever process it is.
+/// A proxy in front of an origin, with its own configuration file and store; an upgrade changes its process.
 struct Serving {
     /// The first process.
     child: Child,
@@ -64,7 +64,7 @@ impl Serving {
         let file = dir.path().join("loligo.toml");
         let (listen, admin) = (free_port(), free_port());
         std::fs::write(&file, configuration(dir.path(), listen, admin)).unwrap();
-        // A file of its own, so that it can be replaced.
+        // A copy of the program, so that it can be replaced.
         let program = dir.path().join("loligo");
         std::fs::copy(env!("CARGO_BIN_EXE_loligo"), &program).unwrap();
         let socket = dir.path().join("notify");
@@ -82,7 +82,7 @@ impl Serving {
         let deadline = Instant::now() + PATIENCE;
         let child = loop {
             match start() {
-                // Another test forks while the copy is open for writing: its child has it until it is another program.
+                // Another test may fork while the copy is open for writing: its child keeps the file open until exec.
                 Err(e)
                     if e.kind() == ErrorKind::ExecutableFileBusy && Instant::now() < deadline =>
                 {
@@ -112,7 +112,7 @@ impl Serving {
         command.unwrap()
     }
 
-    /// The next words for the service manager that have these in them.
+    /// The next message to the service manager that contains `wanted`.
     fn heard(&self, wanted: &str) -> String {
         let mut words = [0; 512];
         loop {
@@ -159,7 +159,7 @@ fn configuration(dir: &Path, listen: u16, admin: u16) -> String {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // Whichever processes there are: they have our configuration.
+        // Kill all processes with our configuration.
         for pid in pids_with(&self.file) {
             let _ = Command::new("kill").args(["-9", &pid]).status();
         }
@@ -198,7 +198,7 @@ fn a_new_program_takes_over_and_the_manager_is_told() {
     for n in 0..20 {
         serving.get(&format!("/{n}"), "");
     }
-    // Replaced as packages do it.
+    // Replace the program as packages do.
     let new = serving.dir.path().join("loligo.new");
     std::fs::copy(env!("CARGO_BIN_EXE_loligo"), &new).unwrap();
     std::fs::rename(&new, &serving.program).unwrap();
@@ -226,7 +226,7 @@ fn a_new_program_takes_over_and_the_manager_is_told() {
         );
     }
     assert!(ended(&mut serving.child).success());
-    // Once more: the new one knows its file, too.
+    // Upgrade once more: the new process knows its file, too.
     let told = serving.upgrade();
     assert!(told.status.success(), "{told:?}\n{}", serving.log());
     assert!(serving.is_stored("/7"));
@@ -249,7 +249,7 @@ fn a_program_that_does_not_come_up_changes_nothing() {
     let why = String::from_utf8_lossy(&told.stderr).into_owned();
     assert!(why.contains("nonsense"), "{why}");
     std::fs::write(&serving.file, good).unwrap();
-    // No program at all.
+    // A program that is no proxy.
     let script = "#!/bin/sh\nexit 3\n";
     let bad = serving.dir.path().join("bad");
     std::fs::write(&bad, script).unwrap();
@@ -273,7 +273,7 @@ fn a_program_that_does_not_come_up_changes_nothing() {
     assert!(serving.is_stored("/b"), "it stores as before");
 }
 
-/// Longer than the admin interface waits for a request.
+/// The new program hangs for longer than the admin interface waits for a request.
 #[test]
 fn what_comes_of_a_program_that_hangs_is_waited_for() {
     let serving = Serving::start();
@@ -293,7 +293,7 @@ fn what_comes_of_a_program_that_hangs_is_waited_for() {
     );
 }
 
-/// What a process does that is started with the variable and something else on its standard input.
+/// A process that has the variable, but no link on its standard input, starts as usual.
 #[test]
 fn whoever_only_has_the_variable_starts_as_ever() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A proxy that is started as root does not stay root. Needs root; without it nothing can be tried, and the tests say so.
+//! A proxy that is started as root does not stay root. The tests need root; without it they print a line and pass.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Nobody has these numbers.
+/// A user and a group that do not exist on the machine.
 const USER: u32 = 64_321;
 const GROUP: u32 = 64_322;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -125,7 +125,7 @@ fn wait_for(path: &Path, text: &str) {
     }
 }
 
-/// Every thread's ids, groups and capabilities.
+/// Checks the ids, groups and capabilities of every thread.
 fn assert_no_thread_is_more_than_the_user(pid: u32) {
     let mut threads = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
@@ -205,7 +205,7 @@ fn no_thread_keeps_a_right_of_roots_and_logs_and_stores_can_be_opened_again() {
     assert!(get(port, &format!("http://{origin}/second")).ends_with("ok"));
     wait_for(&log, "/second");
 
-    // Read again, by the user. Its store stays; whom it is can only be said anew at a start.
+    // Reload as the user. The store stays; a changed user takes effect only at a start.
     let other = logs.join("other.log");
     let changed = text.replace("logs/access.log", "logs/other.log");
     fs::write(&config, &changed).unwrap();
@@ -238,7 +238,7 @@ fn a_log_that_the_user_could_not_reopen_ends_the_start() {
     if !is_root() {
         return;
     }
-    // A folder of root's.
+    // A folder that belongs to root.
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("loligo.toml");
     let text = format!(

@@ -1,9 +1,9 @@
 //! The certificate that is ordered from an authority, and the listeners that show it.
 //!
 //! Rules kept here, and nowhere else:
-//!   A1  an order says for which names, and where its state lies
-//!   A2  the names are ones that an authority can look at by connecting to them: no wildcards, no addresses
-//!   A3  who shows the certificate orders one, and who orders one shows it
+//!   A1  an order has its names, and a place for its state
+//!   A2  the authority can check the names by connecting to them: no wildcards, no addresses
+//!   A3  a listener shows the certificate exactly if one is ordered
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use super::problem::Problem;
 use super::raw::{Block, Given};
 use super::values;
 
-/// The URL of a directory: https, or http on this machine.
+/// The URL of an ACME directory: https, or http on this machine.
 pub fn directory(given: &Given) -> Result<String, String> {
     let text = values::text(given)?;
     let wrong = || format!("{text:?} is no URL of a directory; write https://HOST/PATH");
@@ -46,7 +46,7 @@ pub fn contact(given: &Given) -> Result<Option<String>, String> {
     }
 }
 
-/// What is to be ordered; `None`: nothing.
+/// Checks the settings of the order; `None`: nothing is ordered.
 pub fn settle(acme: Acme, whole: &Block, problems: &mut Vec<Problem>) -> Option<Acme> {
     const KEYS: [&str; 3] = ["acme.names", "acme.state", "acme.contact"];
     if !whole.says("acme.directory") {

@@ -1,10 +1,10 @@
-//! Which of a plan's addresses somebody has already, for `loligo check`.
+//! Finds which addresses of a plan are already in use, for `loligo check`.
 //!
-//! The kernel's list of sockets is read (`/proc/net`); nothing is bound, so a proxy that starts meanwhile is not disturbed. A proxy that
-//! runs has its addresses, of course: `check` is asked beside it before it reads its configuration again. So what a `loligo` has is a note,
-//! and what another program has is wrong. Whose socket it is only root and the same user may see; what nobody can tell is a note, too.
+//! The kernel's list of sockets is read (`/proc/net`); nothing is bound, so a proxy that starts meanwhile is not disturbed. `check` is often
+//! run beside the proxy before it reloads its configuration. So an address that a `loligo` uses is a note, and one that another program uses
+//! is a problem. Only root and the same user can see the owner of a socket; an address whose owner is unknown is a note, too.
 //!
-//! Not known here: whether the machine has the address at all. It may come later.
+//! Not known here: whether the machine has the address at all. The address may be added later.
 //!
 //! Limits: [`SOCKETS_BYTES_MAX`] of a list, [`FILES_MAX`] open files of processes.
 
@@ -18,16 +18,16 @@ use proxy::plan::Plan;
 const SOCKETS_BYTES_MAX: u64 = 64 << 20;
 const FILES_MAX: usize = 1 << 20;
 
-/// As the kernel writes them.
+/// States of a socket as the kernel writes them.
 const LISTENING: &str = "0A";
 const UNCONNECTED: &str = "07";
 
-/// What was found.
+/// The addresses of a plan that are in use.
 #[derive(Default, Debug)]
 pub struct Taken {
-    /// Addresses that a running proxy has, or nobody knows who.
+    /// Addresses that a running proxy uses, or a process that cannot be seen.
     pub notes: Vec<String>,
-    /// Addresses that another program has.
+    /// Addresses that another program uses.
     pub problems: Vec<String>,
 }
 
@@ -38,7 +38,7 @@ struct Socket {
     inode: String,
 }
 
-/// Looks at the addresses where the plan listens.
+/// Looks up the addresses where the plan listens.
 pub fn taken(plan: &Plan) -> Taken {
     let tcp = plan.listeners.iter().map(|listener| listener.address);
     let tcp = tcp.chain(plan.admin.as_ref().map(|admin| admin.address));
@@ -108,7 +108,7 @@ fn socket(line: &str, state: &str) -> Option<Socket> {
     };
     let (ip, port) = local.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
-    // Each four bytes are a number as this machine has it in memory.
+    // Every four bytes are a number in this machine's byte order.
     let word = |at: usize| {
         let number = u32::from_str_radix(ip.get(at..at + 8)?, 16).ok()?;
         Some(number.to_ne_bytes())

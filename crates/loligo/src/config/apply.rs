@@ -1,11 +1,11 @@
-//! Reads what was given by the rows of a block.
+//! Reads the settings of a block by its rows.
 
 use super::general;
 use super::problem::{Problem, did_you_mean};
 use super::raw::Given;
 use super::rows::Row;
 
-/// Reads settings by their rows and puts them where they belong; all that is wrong with them is told.
+/// Reads settings by their rows into `target`; everything wrong with them goes to `problems`.
 pub fn apply<T>(rows: &[Row<T>], given: &[Given], target: &mut T, problems: &mut Vec<Problem>) {
     for one in given {
         let done = match rows.iter().find(|row| row.key == one.key) {
@@ -16,7 +16,7 @@ pub fn apply<T>(rows: &[Row<T>], given: &[Given], target: &mut T, problems: &mut
     }
 }
 
-/// There is no such setting; these are.
+/// The problem of a setting that does not exist; `known` are those that do.
 pub fn unknown<'a>(given: &Given, known: impl Iterator<Item = &'a str>) -> Problem {
     let known: Vec<&str> = known.collect();
     let inner = format!("{}.", given.key);
@@ -35,7 +35,7 @@ pub fn unknown<'a>(given: &Given, known: impl Iterator<Item = &'a str>) -> Probl
             "is a setting of the whole proxy: write it above the first [block]".to_owned()
         }
         Some(meant) => {
-            // In a block that repeats, by the name it has there.
+            // The scopes of blocks that repeat: inside them, the name is without the scope.
             let scopes = [
                 "listener.route.",
                 "listener.certificate.",

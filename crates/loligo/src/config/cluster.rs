@@ -1,13 +1,13 @@
 //! The cluster: from `[cluster]` and its `[[cluster.member]]` blocks to `proxy::plan::Cluster`.
 //!
 //! Rules kept here, and nowhere else:
-//!   C1  a cluster has an address, a key, and another member at least, or a name that lists them
-//!   C2  no two members have one name or one address
-//!   C3  the file may name this member among the others, so that all members have the same list; it is left out
-//!   C5  a member that is discovered has a name that is its own: one is given, or the address is
-//!   C4  with `hints` somebody holds something: a front, or a store
+//!   C1  a cluster has an address, a key, and at least one other member or a name by which members are discovered
+//!   C2  no two members have the same name or address
+//!   C3  the file may list this member among the others, so that all members have the same list; it is left out
+//!   C5  with discovery, this member has a name of its own: the given one, or an address that is not unspecified
+//!   C4  a member has a part in the cluster: it is a front, or has a store
 //!
-//! Not known here: whether a member is there.
+//! Not known here: whether a member can be reached.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! How the conditions of a rule are read.
 //!
-//! Not known here: what a rule does (`verdicts`), and what only makes sense together (`rules`).
+//! Not known here: what a rule does (`verdicts`), and checks of several settings together (`rules`).
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub fn words(given: &Given) -> Result<Vec<String>, String> {
     }
 }
 
-/// The values of a list, each read so.
+/// The values of a list, each read by `read`.
 pub fn each<T>(
     given: &Given,
     expected: &str,
@@ -43,7 +43,7 @@ pub fn each<T>(
     words(given)?.iter().map(one).collect()
 }
 
-/// The values of a list that is looked at one by one, each read so.
+/// The values of a list that is searched linearly and so must be short, each read by `read`.
 pub fn each_of_few<T>(
     given: &Given,
     expected: &str,
@@ -52,7 +52,7 @@ pub fn each_of_few<T>(
     few(each(given, expected, read)?)
 }
 
-/// A list that is looked at one by one must be short.
+/// A list that is searched linearly must be short.
 fn few<T>(list: Vec<T>) -> Result<Vec<T>, String> {
     let most = Rule::NAMES_MAX;
     match list.len() > most {
@@ -75,7 +75,7 @@ pub fn clients(given: &Given) -> Result<Vec<IpNet>, String> {
     }
 }
 
-/// The number of a listener that is named by its name, its address, or its port.
+/// The index of the listener with this name, address or port.
 pub fn listener(name: &str, listeners: &[Listener]) -> Result<usize, String> {
     let is_meant = |listener: &&Listener| {
         let address = listener.address;
@@ -119,7 +119,7 @@ pub fn hosts(given: &Given) -> Result<Vec<String>, String> {
     words(given)?.iter().map(host).collect()
 }
 
-/// Reads the files, too.
+/// The lists of hosts at these paths; their files are read here.
 pub fn host_lists(given: &Given) -> Result<Vec<Arc<HostList>>, String> {
     let list = |word: &String| {
         let path = values::path(&Given {

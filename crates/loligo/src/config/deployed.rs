@@ -1,6 +1,6 @@
-//! The files in `deploy/` are files that this program takes, and agree with each other.
+//! Tests that this program accepts the configuration files in `deploy/`, and that they agree with each other.
 //!
-//! Whether Kubernetes and Compose take theirs, their own schemas say: `deploy/README.md` has the commands.
+//! The files for Kubernetes and Compose are checked by their own schemas: `deploy/README.md` has the commands.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(folder().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-/// What a file means for the member of this name.
+/// The checked configuration of a file for the member of this name.
 fn settled(path: &str, name: &str) -> Settled {
     let mut raw = raw(&read(path)).unwrap_or_else(|problems| panic!("{path}: {}", problems[0]));
     let flags = Flags {

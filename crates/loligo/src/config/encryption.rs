@@ -1,8 +1,8 @@
 //! TLS of a listener: from its settings to its plan, and whether its files can be used.
 //!
 //! Rules kept here, and nowhere else:
-//!   E1  a certificate that nobody trusts is shown on loopback only
-//!   E2  settings of TLS are not written for a listener that speaks plain HTTP
+//!   E1  a self-signed certificate is shown on loopback only
+//!   E2  a listener that speaks plain HTTP has no settings of TLS
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -63,7 +63,7 @@ pub struct CertificateDraft {
     ocsp: Option<PathBuf>,
 }
 
-/// So many certificates are worth a thread.
+/// The fewest certificates for which another thread is started.
 const OF_A_THREAD_MIN: usize = 64;
 
 /// Settings of a `[[listener.certificate]]`.
@@ -102,7 +102,7 @@ fn certificates(block: &Block, problems: &mut Vec<Problem>) -> Vec<CertificateFi
     all
 }
 
-/// TLS of a listener on this address; `None`: it speaks plain HTTP.
+/// TLS of a listener on this address; `None`: the listener speaks plain HTTP.
 pub fn settle(
     block: &Block,
     draft: EncryptionDraft,
@@ -117,7 +117,7 @@ pub fn settle(
         ..ListenerTls::default()
     };
     let word = draft.tls;
-    // A bad value has been complained of already.
+    // A bad value has been reported already.
     let is_said = block.says("listener.tls") && word != Some(TlsWord::Plain);
     match word {
         Some(TlsWord::Files(files)) => tls.certificates.insert(0, files),
@@ -169,7 +169,7 @@ pub fn settle(
     Some(tls)
 }
 
-/// What is found of each certificate, by all cores.
+/// Checks the files of each certificate, on all cores.
 fn looks(
     certificates: &[CertificateFiles],
     is_strict: bool,
@@ -193,13 +193,13 @@ fn looks(
     })
 }
 
-/// Can a start use the files?
+/// Checks that a start can use the files.
 pub fn look(listeners: &[Listener], blocks: &[Block], machine: &Machine, found: &mut Found) {
     for (number, listener) in listeners.iter().enumerate() {
         let (Some(tls), Some(block)) = (&listener.tls, blocks.get(number)) else {
             continue;
         };
-        // The one that is ordered is made where there is none.
+        // The ordered certificate needs no file: one is made if there is none.
         let ordered = usize::from(tls.is_acme);
         let named = (block.certificates.iter()).filter_map(|at| {
             let given = at.find("listener.certificate.file")?;
@@ -211,7 +211,7 @@ pub fn look(listeners: &[Listener], blocks: &[Block], machine: &Machine, found: 
         }
         let in_files = tls.certificates.get(ordered..).unwrap_or_default();
         let looks = looks(in_files, tls.is_strict, machine);
-        // Those of the other names are served, unless there are none.
+        // With one good certificate the listener can serve its names, so others only cause notes.
         let are_some = ordered > 0 || looks.iter().any(Result::is_ok);
         for (files, look) in in_files.iter().zip(looks) {
             // The block with this file, or else the listener's own.

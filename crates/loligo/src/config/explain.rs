@@ -1,7 +1,7 @@
 //! A checked configuration in words: who is served, where requests go, where the cache is, and what is set differently from the default.
 //!
-//! Printed by `loligo check`. Who is served comes from the plan, not from what was written, so that a default and the same value
-//! written out read alike.
+//! Printed by `loligo check`. Who is served comes from the plan, not from the file, so that a default and the same value written
+//! out read alike.
 
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
@@ -89,10 +89,10 @@ pub fn explain(settled: &Settled, raw: &Raw) -> String {
     out
 }
 
-/// Of a long list so many are told one by one.
+/// The most items of a list that are printed.
 const TOLD_MAX: usize = 100;
 
-/// How many of a list of this length are not told.
+/// A line for the items beyond [`TOLD_MAX`], if a list of this length has any.
 fn more(len: usize) -> Option<String> {
     (len > TOLD_MAX).then(|| format!("… and {} more", len - TOLD_MAX))
 }
@@ -381,7 +381,7 @@ fn tunnels(forward: &Forward) -> String {
     }
 }
 
-/// What a listener tells origins of its clients.
+/// The fields by which a listener tells origins about its clients.
 fn forwarded(listener: &Listener) -> String {
     let is_host_told = match &listener.role {
         Role::Forward(_) => false,
@@ -439,7 +439,7 @@ fn explain_route(route: &Route, of_all: &OriginTls) -> String {
     )
 }
 
-/// What a route does beyond passing requests on.
+/// The mirroring of a route, in words.
 fn explain_mirror(mirror: &Mirroring) -> String {
     let hosts = |hosts: &[HostPort]| {
         let words = hosts.iter().map(|host| match host.port {

@@ -1,6 +1,6 @@
 //! A configuration file, read: TOML becomes settings with their places.
 //!
-//! Tables become names with dots; tables of no known name and settings that have retired are told.
+//! Tables become names with dots; unknown tables and retired settings are reported.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::{general, retired};
 /// The largest configuration file read, bytes.
 pub const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// Reads a file's text; the only problem that leaves nothing to be read is text that is no TOML.
+/// Reads a file's text. The only error is text that is not TOML; other problems are in the result.
 pub fn parse(text: &str, path: &Path) -> Result<Raw, Problem> {
     let mut parser = Parser {
         text,
@@ -34,7 +34,7 @@ pub fn parse(text: &str, path: &Path) -> Result<Raw, Problem> {
         }
     })?;
     parser.root(root.get_ref());
-    // A table's entries come in the order of their names.
+    // The entries of a table come in the order of their names, so sort by line.
     parser.raw.notes.sort_by_key(Problem::line);
     Ok(parser.raw)
 }
@@ -200,7 +200,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Is it a table, or an array of tables, of a name that is none of those known? Then that is a problem.
+    /// Is this a table, or an array of tables, with an unknown name? If so, adds a problem.
     fn is_stray(
         &mut self,
         scope: &str,

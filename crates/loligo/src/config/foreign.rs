@@ -1,8 +1,8 @@
-//! Why a text is no TOML, for people: whose configuration it is instead, or which slip was made.
+//! Explains why a text is not TOML: it is another program's configuration, or has a common slip.
 //!
-//! Asked only about a text that could not be read, so a guess that is wrong does no harm.
+//! Used only for a text that could not be parsed, so a wrong guess does no harm.
 
-/// Lines that are looked at for words of other programs.
+/// How many lines are searched for words of other programs.
 const LINES_MAX: usize = 500;
 
 struct Program {
@@ -64,14 +64,14 @@ const PROGRAMS: [Program; 5] = [
     },
 ];
 
-/// Blocks that may repeat, and of which some people write the first with one pair of brackets.
+/// Blocks that may repeat, which some people write with one pair of brackets.
 const REPEAT: [&str; 7] = [
     "store", "listener", "upstream", "parent", "sibling", "rule", "limit",
 ];
 
 const QUOTES: [char; 8] = ['“', '”', '„', '‟', '‘', '’', '«', '»'];
 
-/// What is wrong with a text that is no TOML. `at`: where it was noticed; `said`: what the parser says.
+/// Explains why a text is not TOML. `at`: where the parser stopped; `said`: its message.
 pub fn why_no_toml(text: &str, at: usize, said: &str) -> String {
     if let Some(Program { name, help, .. }) = whose(text) {
         return format!("this is a configuration of {name}, and Loligo's is in TOML; {help}");
@@ -95,7 +95,7 @@ pub fn why_no_toml(text: &str, at: usize, said: &str) -> String {
     }
 }
 
-/// The program that most lines are of, if there are any.
+/// The program to which most lines belong, if any do.
 fn whose(text: &str) -> Option<&'static Program> {
     let lines = || text.lines().map(str::trim).take(LINES_MAX);
     let count = |program: &&Program| lines().filter(|line| program.wrote(line)).count();
@@ -107,7 +107,7 @@ impl Program {
     fn wrote(&self, line: &str) -> bool {
         let mut words = line.split_whitespace();
         words.next().is_some_and(|word| self.words.contains(&word))
-            // That would be TOML.
+            // A line with `=` would be TOML.
             && words.next() != Some("=")
             && line.ends_with(['{', ';']) == self.has_braces
     }

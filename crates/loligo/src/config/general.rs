@@ -1,12 +1,12 @@
 //! Settings outside `[[store]]`, `[[listener]]` and `[[rule]]`: one by one, and together.
 //!
 //! Rules kept here, and nowhere else:
-//!   G1  an admin interface beyond loopback says whom it serves
-//!   G2  no file is written as two things: access log, profile, store
-//!   G4  ICP beyond loopback says who may ask
-//!   G5  a digest has a store to tell of
+//!   G1  an admin interface beyond loopback has a list of clients it serves
+//!   G2  no file is used for two things: access log, profile, store
+//!   G4  ICP beyond loopback has a list of siblings that may ask
+//!   G5  a digest is served only with a store
 //!   G3  the number of connections fits the limit of open files
-//! `surroundings` checks them against the machine.
+//! `surroundings` checks these settings against the machine.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use super::rows::{Row, numbers, rows};
 use super::user;
 use super::values;
 
-/// Where the admin interface listens if the user does not say.
+/// The default address of the admin interface.
 pub const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 3129);
 
 const MIB: u64 = 1 << 20;
@@ -35,18 +35,18 @@ const MIB: u64 = 1 << 20;
 const FILES_RESERVED: u64 = 256;
 /// The share of the other files that clients may have, percent. The rest is for origins; idle clients and hits need none.
 const CLIENT_FILES_PERCENT: u64 = 75;
-/// A low limit of files leaves a worker at least so many connections to one origin: with fewer, misses would queue at any load. A
-/// connection for which there is no file is answered 503 either way.
+/// The fewest connections of a worker to one origin, even with a low limit of files: with fewer, misses would queue at any load. Without
+/// a free file for a connection, the answer is 503 either way.
 const POOL_LEAST: u64 = 64;
 
 /// The values of single settings, before they are checked together.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Draft {
-    /// Values that need no second look.
+    /// Values that need no further check.
     pub plan: Plan,
-    /// `None`: by the machine.
+    /// `None`: chosen for the machine.
     pub workers: Option<usize>,
-    /// `None`: by the machine; 0: none.
+    /// `None`: chosen for the machine; 0: no memory tier.
     pub memory: Option<u64>,
     /// `None`: no admin interface.
     pub admin: Option<SocketAddr>,
@@ -54,14 +54,14 @@ pub struct Draft {
     pub acme: plan::Acme,
     pub access: Option<LogTarget>,
     pub access_format: AccessFormat,
-    /// Of syslog.
+    /// The facility of syslog lines.
     pub facility: u8,
-    /// A filter for what is said on standard error.
+    /// The filter for log lines on standard error.
     pub log_level: String,
     /// Names or numbers.
     pub user: Option<String>,
     pub group: Option<String>,
-    /// What is shown to origins, and its key.
+    /// The certificate shown to origins, and its key.
     pub certificate: Option<PathBuf>,
     pub certificate_key: Option<PathBuf>,
 }
@@ -88,7 +88,7 @@ impl Default for Draft {
 }
 
 impl Draft {
-    /// A log's target with the facility that was set for all.
+    /// A log's target, with the syslog facility set.
     pub fn with_facility(&self, mut target: LogTarget) -> LogTarget {
         if let LogTarget::Syslog(syslog) = &mut target {
             syslog.facility = self.facility;
@@ -97,7 +97,7 @@ impl Draft {
     }
 }
 
-/// Settings of the whole. Those that begin with `store.` are written into a store's block and hold for all stores.
+/// Settings outside blocks. Those that begin with `store.` are written into a store's block and apply to all stores.
 pub fn rows() -> Vec<Row<Draft>> {
     let mut rows = process_rows();
     rows.extend(admin_rows());
@@ -242,7 +242,7 @@ fn net_rows() -> Vec<Row<Draft>> {
     ]
 }
 
-/// Certificates: ours, and whose are trusted. Routes, upstreams and parents may say their own of `tls`.
+/// Certificates: our own, and those that are trusted. Routes, upstreams and parents may have their own `tls`.
 fn certificate_rows() -> Vec<Row<Draft>> {
     rows![Draft:
         /// Order a certificate from this authority (ACME), and renew it when a third of its time is left. Listeners with `tls = "acme"` show
@@ -284,7 +284,7 @@ pub fn sections() -> Vec<String> {
     names
 }
 
-/// Looks at the settings together, and fills in what depends on the machine. `whole`: as they were written.
+/// Checks the settings together, and fills in defaults that depend on the machine. `whole`: the settings as written.
 pub fn settle(
     mut draft: Draft,
     whole: &Block,
@@ -384,7 +384,7 @@ fn check(draft: &Draft, whole: &Block, stores: &[StorePlan], problems: &mut Vec<
     }
 }
 
-/// G3. Connections to one origin are, where not given, at most a worker's share of the files that clients leave.
+/// G3. Unless given, the connections to one origin are at most a worker's share of the files that clients leave.
 fn settle_files(draft: &mut Draft, whole: &Block, workers: usize, files: u64, found: &mut Found) {
     let limits = &mut draft.plan.limits;
     let wanted = limits.connections_max as u64;

@@ -1,12 +1,12 @@
 //! The listeners: from their blocks to their plans.
 //!
 //! Rules kept here, and nowhere else:
-//!   L1  a listener beyond loopback says whom it serves
-//!   L2  no address is used twice (port 0, any free port, excepted)
-//!   L3  no origin is one of our own listeners, where that can be seen from the addresses
-//!   L4  settings of a forward proxy are not written for a reverse one, nor the other way round
-//!   L5  every route has an origin, and none stands in the way of another
-//!   L6  nobody is believed who was not named
+//!   L1  a listener beyond loopback has a list of clients it serves
+//!   L2  no address is used twice (except port 0, any free port)
+//!   L3  no origin is one of our own listeners, as far as the addresses show
+//!   L4  a reverse proxy has no settings of a forward proxy, and the other way round
+//!   L5  every route has an origin, and no two routes have the same host and path
+//!   L6  client addresses are believed only from named proxies
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
@@ -76,7 +76,7 @@ pub struct RouteDraft {
     path: Option<String>,
     origin: Option<Named>,
     pass_host: Option<bool>,
-    /// What is about mirroring.
+    /// The settings of mirroring.
     mirror: MirrorDraft,
     tells_client: bool,
     http2: Option<Http2>,
@@ -101,7 +101,7 @@ pub fn rows() -> Vec<Row<ListenerDraft>> {
     rows
 }
 
-/// Whom it serves, from where, and what it tells them.
+/// The address, the clients served, the origin, and cache directives.
 fn serving_rows() -> Vec<Row<ListenerDraft>> {
     rows![ListenerDraft:
         /// Where clients connect. A port alone means 127.0.0.1.
@@ -157,7 +157,7 @@ fn serving_rows() -> Vec<Row<ListenerDraft>> {
     ]
 }
 
-/// How clients connect, and who they are.
+/// Protocols of clients, and how their addresses are found out.
 fn client_rows() -> Vec<Row<ListenerDraft>> {
     rows![ListenerDraft:
         /// Speak HTTP/2 too. With TLS, clients ask for it (ALPN), and may do everything that they may in HTTP/1.1. Without, only to
@@ -228,7 +228,7 @@ pub fn route_rows() -> Vec<Row<RouteDraft>> {
     rows
 }
 
-/// The logs of listeners that have their own, by number. What is wrong with them [`settle`] has complained of.
+/// The access logs of listeners that have their own, by the listener's index. [`settle`] has reported their problems.
 pub fn logs(blocks: &[Block], draft: &Draft) -> BTreeMap<usize, Option<AccessLog>> {
     let mut logs = BTreeMap::new();
     for (number, block) in blocks.iter().enumerate() {
@@ -250,7 +250,7 @@ pub fn logs(blocks: &[Block], draft: &Draft) -> BTreeMap<usize, Option<AccessLog
     logs
 }
 
-/// Checks the blocks; without any there is one listener, with defaults.
+/// Checks the blocks; without any, there is one listener with defaults.
 pub fn settle(
     (blocks, upstreams): (&[Block], &[Upstream]),
     draft: &Draft,
@@ -283,7 +283,7 @@ fn listener(
         .address
         .unwrap_or(match block.says("listener.address") {
             false => LISTEN,
-            // A bad address has been complained of already; with port 0 it is nobody's.
+            // A bad address has been reported already; port 0 makes it equal to no other.
             true => SocketAddr::new(LISTEN.ip(), 0),
         });
     // L1
@@ -352,7 +352,7 @@ fn listener(
     }
 }
 
-/// One without the other is an oversight.
+/// `lenient` and `lenient-hosts` need each other: one alone is reported.
 fn lenient(block: &Block, draft: &mut ListenerDraft, problems: &mut Vec<Problem>) -> LenientHosts {
     let hosts = std::mem::take(&mut draft.lenient_hosts);
     for (named, needed) in [("lenient", "lenient-hosts"), ("lenient-hosts", "lenient")] {
@@ -428,7 +428,7 @@ fn check_role(block: &Block, is_reverse: bool, problems: &mut Vec<Problem>) {
     };
     for name in of_the_other {
         let given = block.find(&format!("listener.{name}"));
-        // A bad origin, or a bad value, has been complained of already.
+        // A bad origin, or a bad value, has been reported already.
         problems.extend(given.map(|given| given.problem(message)));
     }
 }
@@ -451,7 +451,7 @@ fn routes(
         let mut draft = RouteDraft::default();
         apply(&rows, &at.given, &mut draft, problems);
         let Some(origin) = draft.origin else {
-            // A bad origin has been complained of already.
+            // A bad origin has been reported already.
             if !at.says("listener.route.origin") {
                 let message =
                     "every route needs an origin, such as origin = \"http://127.0.0.1:8080\"";
@@ -533,7 +533,7 @@ fn check_addresses(
     whole: &Block,
     problems: &mut Vec<Problem>,
 ) {
-    // An IPv4 address that was written as one of IPv6 is the same address.
+    // An IPv4-mapped IPv6 address equals the IPv4 address.
     let canonical =
         |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
     for (at, (block, listener)) in blocks.iter().zip(listeners).enumerate() {
@@ -572,7 +572,7 @@ fn check_origins(
         let Role::Reverse(routes) = &listener.role else {
             continue;
         };
-        // Servers of upstreams are looked at with these.
+        // Servers of upstreams are checked in `upstreams`.
         for route in routes.iter().filter(|route| route.upstream.is_none()) {
             if let Some(own) = ours.iter().find(|own| is_own(&route.origin, **own)) {
                 let origin = &route.origin;

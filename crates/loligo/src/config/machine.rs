@@ -1,5 +1,5 @@
-//! Cores, memory, files and disks of the machine, as far as defaults and checks depend on them. Asked once and passed in, so that tests can
-//! make up a machine.
+//! Cores, memory, files and disks of the machine, as far as defaults and checks depend on them. Read once and passed in, so that tests can
+//! use a made-up machine.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +7,10 @@ use proxy::plan::{CertificateFiles, ClusterKey, CredentialSource};
 use rustix::fs::{Access, access};
 use rustix::process::{Resource, getrlimit};
 
-/// Taken for the RAM where it can not be found out.
+/// The RAM, if it cannot be found out.
 const RAM_BYTES_UNKNOWN: u64 = 1 << 30;
 
-/// The most that is read of a file of users or groups. Those behind are not found.
+/// The most bytes that are read of a file of users or groups. Later entries are not found.
 const ACCOUNTS_BYTES_MAX: u64 = 16 << 20;
 
 /// A machine.
@@ -28,11 +28,11 @@ pub struct Machine {
     pub users: String,
     /// Its groups: `/etc/group`.
     pub groups: String,
-    /// Stores that this process has open: whether it could open them again does not matter. Who was root may no more.
+    /// Stores that this process has open. They need not be opened again, which a process that gave up root might not be allowed to do.
     pub open_stores: Vec<PathBuf>,
     /// The user's cache directory.
     pub cache_dir: Option<PathBuf>,
-    /// Looks at a path on disk.
+    /// Finds out what is at a path on disk.
     pub look: fn(&Path) -> OnDisk,
     /// The path with its links followed, as far as it exists.
     pub resolve: fn(&Path) -> PathBuf,
@@ -42,15 +42,15 @@ pub struct Machine {
     pub cluster_key: fn(&Path) -> Result<ClusterKey, String>,
     /// Checks that the file has certificates; the error says why not.
     pub certificates: fn(&Path) -> Result<(), String>,
-    /// Checks that a start can show the certificate, strictly: also now; a note, or why not.
+    /// Checks that a start can show the certificate. `true`: the certificate must also be valid now. Returns a note, or why not.
     pub certificate: fn(&CertificateFiles, bool) -> Result<Option<String>, String>,
-    /// Checks that the certificate can be shown to origins; a note, or why not.
+    /// Checks that the certificate can be shown to origins. Returns a note, or why not.
     pub client_certificate: fn(&CertificateFiles) -> Result<Option<String>, String>,
     /// Checks that the file has authorities that can judge certificates of clients.
     pub client_ca: fn(&Path) -> Result<(), String>,
-    /// Checks that there are credentials, as far as that can be seen without asking anybody; the error says what is missing.
+    /// Checks that there are credentials, as far as that can be seen without network requests; the error says what is missing.
     pub credentials: fn(&CredentialSource) -> Result<(), String>,
-    /// The name of the time zone by which the hours of rules count; the error says what to do.
+    /// The name of the time zone for the hours in rules; the error says what to do.
     pub time_zone: fn() -> Result<String, String>,
 }
 
@@ -59,11 +59,11 @@ pub struct Machine {
 pub struct OnDisk {
     /// The file or device that exists already.
     pub existing: Option<Existing>,
-    /// Bytes free to us in the file system it is or would be in, if that says so.
+    /// Free bytes in the file system of the path, if the file system reports them.
     pub free_bytes: Option<u64>,
-    /// Which file system that is.
+    /// The identifier of that file system.
     pub file_system: Option<u64>,
-    /// Why it cannot be opened, or made, and what to do.
+    /// Why the file cannot be opened, or made, and what to do.
     pub refused: Option<String>,
 }
 
@@ -74,7 +74,7 @@ pub enum Existing {
     File(u64),
     /// A block device.
     Device,
-    /// Something that can hold no store: "a directory".
+    /// Something that cannot hold a store, such as "a directory".
     Unfit(&'static str),
 }
 
@@ -107,7 +107,7 @@ impl Machine {
     }
 }
 
-/// Looks at a certificate and its key.
+/// Checks a certificate and its key.
 fn certificate(files: &CertificateFiles, is_strict: bool) -> Result<Option<String>, String> {
     let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
     let shown = match is_strict {
@@ -118,8 +118,8 @@ fn certificate(files: &CertificateFiles, is_strict: bool) -> Result<Option<Strin
     Ok(shown.ends_soon(now))
 }
 
-/// A file of users or groups; empty where there is none. A user that only a directory service knows is not in it, and has to be
-/// named by number.
+/// The text of a file of users or groups; empty if there is none. Users of a directory service are not in the file, and must be named
+/// by number.
 fn accounts(path: &str) -> String {
     use std::io::Read as _;
     let mut text = Vec::new();
@@ -184,7 +184,7 @@ fn look(path: &Path) -> OnDisk {
             Existing::Unfit("neither a file nor a block device")
         }
     });
-    // The nearest directory that is there already; a bare name lies in the current one.
+    // The nearest directory that exists; a bare name is in the current directory.
     let file_system = path
         .ancestors()
         .map(|dir| {
@@ -197,7 +197,7 @@ fn look(path: &Path) -> OnDisk {
         .find_map(|dir| rustix::fs::statvfs(dir).ok());
     OnDisk {
         existing,
-        // One that counts no blocks (9p, FUSE) does not say what is free; whether there is room is seen when the file is made.
+        // A file system that counts no blocks (9p, FUSE) does not report free space; making the file will show whether there is room.
         free_bytes: (file_system.as_ref())
             .filter(|fs| fs.f_blocks > 0)
             .map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize)),
@@ -213,7 +213,7 @@ fn appendable(path: &Path) -> Result<(), String> {
     refused(path, Access::WRITE_OK, false).map_or(Ok(()), Err)
 }
 
-/// Why a file cannot be opened in this way, or made where there is none. `folders`: its directory would be made, too.
+/// Why a file cannot be opened in this way, or made if there is none. `folders`: its directory may be made, too.
 fn refused(path: &Path, how: Access, folders: bool) -> Option<String> {
     let may = |path: &Path, how| access(path, how).map_err(|e| plain(&e.into()));
     if path.exists() {
@@ -250,14 +250,14 @@ fn cluster_key(path: &Path) -> Result<ClusterKey, String> {
     })
 }
 
-/// Without the number of the system's error.
+/// The text of an error, without the system's number.
 fn plain(error: &std::io::Error) -> String {
     let text = error.to_string();
     let end = text.find(" (os error").unwrap_or(text.len());
     text[..end].to_owned()
 }
 
-/// The part of a path that does not exist yet stays as it is, and so does a link that leads nowhere.
+/// Follows the links in a path. A part that does not exist yet stays as it is, and so does a dangling link.
 fn resolve(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let there = path

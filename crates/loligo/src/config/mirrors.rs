@@ -1,7 +1,7 @@
-//! What a route does beyond passing requests on: from a `[[listener.route]]` block to `proxy::plan::Mirroring`.
+//! Mirroring by a route: from a `[[listener.route]]` block to `proxy::plan::Mirroring`.
 //!
 //! Rules kept here:
-//!   M1  what is stripped is the route's path, or the front of it
+//!   M1  the stripped prefix is the route's path, or the front of it
 //!   M2  a route has one Host for its origin
 //!   M3  a replacement has both texts
 //!
@@ -55,7 +55,7 @@ pub fn rows() -> Vec<Row<MirrorDraft>> {
     ]
 }
 
-/// Checks them together. `path`: the route's; `pass_host`: as it was written.
+/// Checks the settings together. `path`: the route's; `pass_host`: the setting as written.
 pub fn settle(
     draft: MirrorDraft,
     block: &Block,

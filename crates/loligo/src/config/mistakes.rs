@@ -1,5 +1,5 @@
-//! Ten configurations with mistakes, and what is said of them: the line, the setting, the value, and what to write instead. All
-//! mistakes of a file are told at once.
+//! Ten configurations with mistakes, and their messages: the line, the setting, the value, and what to write instead. All
+//! mistakes of a file are reported at once.
 
 use expect_test::{Expect, expect};
 

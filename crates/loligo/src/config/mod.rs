@@ -1,4 +1,4 @@
-//! From the settings a person wrote to the plan of the proxy: [`Raw`] and [`Machine`] in, `Plan` out, or all that is wrong.
+//! From the settings a person wrote to the plan of the proxy: [`Raw`] and [`Machine`] in, `Plan` out, or all problems.
 //!
 //! Each setting is read by its row (`rows`, `values`) into a draft. Then the settings are checked together, and defaults that depend on the
 //! machine are filled in:
@@ -12,15 +12,15 @@
 //! | `origin_http2` | `http2` of routes and upstreams |
 //! | `signing` | `sign` of routes and upstreams |
 //! | `encryption` | `[[listener.certificate]]`, TLS of listeners |
-//! | `mirrors`, `presets` | what a route does beyond passing requests on; presets of mirrors |
+//! | `mirrors`, `presets` | mirroring by a route; presets of mirrors |
 //! | `stores` | `[[store]]` |
 //! | `rules`, `conditions`, `verdicts`, `shadowed` | `[[rule]]` |
 //! | `quotas` | `[[limit]]` |
 //! | `peers` | `[[parent]]`, `[[sibling]]` |
-//! | `upstreams` | `[[upstream]]`, and what routes name |
+//! | `upstreams` | `[[upstream]]`, and the origins of routes |
 //! | `cluster` | `[cluster]`, `[[cluster.member]]` |
-//! | `user` | whom it becomes |
-//! | `addresses` | what somebody else has already, for `loligo check` alone |
+//! | `user` | the user and group of the process |
+//! | `addresses` | addresses that are already in use, for `loligo check` alone |
 //! | `surroundings` | checks that the machine has what the plan needs |
 //!
 //! `rows` says how a setting is described and kept, `apply` reads by that what was given. `foreign` knows configurations of other programs, `retired` settings that went, `oddities` what is good but hardly meant; `explain` is `loligo check`, `reference` is `loligo settings`.
@@ -83,15 +83,15 @@ use raw::{Block, Raw};
 pub struct Settled {
     /// The plan of the proxy.
     pub plan: Plan,
-    /// The filter of what is said on standard error.
+    /// The filter for log lines on standard error.
     pub log_level: String,
-    /// What was found on disk at the path of each store.
+    /// The file or device found at the path of each store.
     pub stores_on_disk: Vec<OnDisk>,
     /// Things that are allowed but may surprise.
     pub notes: Vec<String>,
-    /// Defaults that were lowered to fit this machine; nobody asked for more, so these are no warnings.
+    /// Defaults that were lowered to fit this machine; they are not warnings, because the user set nothing higher.
     pub fitted: Vec<String>,
-    /// The time zone by which the hours of rules count, if a rule has any that are not of UTC.
+    /// The time zone for the hours in rules, if a rule has hours that are not in UTC.
     pub time_zone: Option<String>,
 }
 

@@ -1,8 +1,8 @@
-//! What works, but hardly as it was meant: a note for each.
+//! Notes on settings that work, but probably not as meant.
 //!
-//! Somebody may mean it, and a file that was good must stay good with a newer version, so none of it is refused.
+//! None of them is refused: some people may mean them, and a file that was good must stay good with a newer version.
 //!
-//! Not known here: rules that never count (`shadowed`), what the machine lacks (`surroundings`).
+//! Not known here: rules that never have an effect (`shadowed`), what the machine lacks (`surroundings`).
 
 use ipnet::IpNet;
 use proxy::plan::{Listener, Role};
@@ -10,7 +10,7 @@ use proxy::plan::{Listener, Role};
 use super::problem::Problem;
 use super::raw::{Block, Given, Raw, Value};
 
-/// Settings whose texts may have variables.
+/// Settings whose texts may contain variables.
 const WITH_VARIABLES: [&str; 5] = [
     "rule.redirect",
     "rule.request-set",
@@ -19,7 +19,7 @@ const WITH_VARIABLES: [&str; 5] = [
     "rule.response-add",
 ];
 
-/// Looks at all of it. `listeners` are those of the blocks.
+/// Adds all notes. `listeners` are the plans of the listeners' blocks.
 pub fn note(raw: &Raw, listeners: &[Listener], notes: &mut Vec<String>) {
     let mut problems = Vec::new();
     let default = [Block::default()];
@@ -37,7 +37,7 @@ pub fn note(raw: &Raw, listeners: &[Listener], notes: &mut Vec<String>) {
     notes.extend(problems.iter().map(Problem::to_string));
 }
 
-/// A route's path is no pattern.
+/// Stars in the paths of routes, which are not patterns.
 fn stars(block: &Block) -> impl Iterator<Item = Problem> {
     block.routes.iter().filter_map(|route| {
         let given = route.find("listener.route.path")?;
@@ -84,7 +84,7 @@ fn has_everybody(networks: &[IpNet]) -> bool {
     networks.iter().any(|network| network.prefix_len() == 0)
 }
 
-/// `$host`, as nginx writes it.
+/// A variable written as in nginx, such as `$host`.
 fn bare_variable(given: &Given) -> Option<Problem> {
     let key = given.key.as_str();
     let may_have = |setting: &str| {
@@ -103,7 +103,7 @@ fn bare_variable(given: &Given) -> Option<Problem> {
         name.starts_with(|c: char| c.is_ascii_lowercase())
             .then_some(name)
     })?;
-    // A part of a secret is one.
+    // A part of a secret is secret, too.
     let name = if given.is_secret() { "…" } else { name };
     Some(given.problem(format!(
         "${name} is sent as it stands here; a variable has braces, such as ${{host}} or ${{path}}"

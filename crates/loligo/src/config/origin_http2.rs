@@ -2,8 +2,8 @@
 //!
 //! Rules kept here, and nowhere else:
 //!   V1  `true` needs TLS, which agrees on it; `prior-knowledge` is for plain TCP
-//!   V2  a route to an upstream says nothing: the upstream does, for all its routes
-//!   V3  no PROXY header: it names the client of a whole connection, and this one has requests of many
+//!   V2  a route to an upstream does not set `http2`: the upstream sets it for all its routes
+//!   V3  no PROXY header: it names one client for the whole connection, and an HTTP/2 connection has requests of many clients
 
 use proxy::plan::{Http2, Route};
 
@@ -40,7 +40,7 @@ pub fn settle(
     None
 }
 
-/// V1, V2, V3, of a route.
+/// V1, V2, V3, for a route.
 pub fn of_route(
     at: &Block,
     said: Option<Http2>,
@@ -68,7 +68,7 @@ pub fn of_route(
     http2
 }
 
-/// In words, behind what is said of TLS.
+/// In words, to follow the words about TLS.
 pub fn explain(http2: Option<Http2>) -> &'static str {
     match http2 {
         None => "",

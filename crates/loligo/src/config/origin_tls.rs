@@ -1,10 +1,10 @@
 //! TLS to origins: `[tls]`, and `tls` of routes, upstreams and parents.
 //!
 //! Rules kept here, and nowhere else:
-//!   T1  what an origin does not say is as in `[tls]`
-//!   T2  settings of TLS are not written for what is asked in plain HTTP
+//!   T1  settings that an origin leaves out are those of `[tls]`
+//!   T2  an origin in plain HTTP has no settings of TLS
 //!   T3  a key has a certificate
-//!   T4  nobody is named whom nothing asks: `ca-file` where nothing is verified
+//!   T4  there is no `ca-file` where nothing is verified
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::raw::{Block, Given, Raw};
 use super::rows::{Row, rows};
 use super::values;
 
-/// Where settings of one route, upstream or parent begin.
+/// How the names of the settings of a route, upstream or parent begin.
 pub const SCOPES: [&str; 3] = ["listener.route.tls.", "upstream.tls.", "parent.tls."];
 
 /// The values of a `tls` table.
@@ -56,7 +56,7 @@ pub fn rows(scope: &str) -> Vec<Row<OriginTlsDraft>> {
     ];
     let named = |row: Row<OriginTlsDraft>| Row {
         key: format!("{scope}{}", row.key),
-        // Told once.
+        // The reference describes each setting once.
         doc: match scope == SCOPES[0] {
             true => row.doc,
             false => "As in a route.",
@@ -113,7 +113,7 @@ fn certificate(
     })
 }
 
-/// Fills in what `[tls]` says with several settings. `whole`: as they were written.
+/// Fills in the parts of `[tls]` that depend on several settings. `whole`: the settings as written.
 pub fn settle_all(
     tls: &mut OriginTls,
     (chain, key): (Option<PathBuf>, Option<PathBuf>),
@@ -165,7 +165,7 @@ pub fn settle(
     }))
 }
 
-/// Can a start use the files?
+/// Checks that a start can use the files.
 pub fn look(raw: &Raw, whole: &Block, machine: &Machine, found: &mut Found) {
     let routes = raw.listeners.iter().flat_map(|listener| &listener.routes);
     let blocks = (routes.map(|block| (block, SCOPES[0])))
@@ -198,7 +198,7 @@ pub fn look(raw: &Raw, whole: &Block, machine: &Machine, found: &mut Found) {
     }
 }
 
-/// Notes of those whose certificates nobody looks at.
+/// A note for each origin whose certificate is not verified.
 pub fn unverified(plan: &Plan) -> impl Iterator<Item = String> {
     let note = |who| {
         format!(
@@ -208,7 +208,7 @@ pub fn unverified(plan: &Plan) -> impl Iterator<Item = String> {
     plan.unverified().into_iter().map(note)
 }
 
-/// What it does beyond what is usual, for `loligo check`: behind a comma, or nothing.
+/// The settings that differ from the defaults, for `loligo check`: each after a comma, or nothing.
 pub fn explain(tls: &OriginTls) -> String {
     let mut said = String::new();
     match (tls.is_unverified, tls.only_ca_file, &tls.ca_file) {

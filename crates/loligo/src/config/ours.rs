@@ -13,7 +13,7 @@ pub fn is_own(origin: &OriginUrl, own: SocketAddr) -> bool {
     let own_ip = own.ip().to_canonical();
     match origin.host.parse::<IpAddr>().map(|ip| ip.to_canonical()) {
         Ok(ip) if ip == own_ip => true,
-        // 127.0.0.1 or 0.0.0.0 as the origin reaches a socket on every address; 0.0.0.0 as ours takes all of loopback.
+        // An origin on loopback reaches our socket on 0.0.0.0; an origin on 0.0.0.0 reaches our socket on loopback or on 0.0.0.0.
         Ok(ip) => {
             ip.is_loopback() && own_ip.is_unspecified()
                 || ip.is_unspecified() && (own_ip.is_loopback() || own_ip.is_unspecified())

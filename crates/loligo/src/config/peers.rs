@@ -2,13 +2,13 @@
 //!
 //! Rules kept here, and nowhere else:
 //!   P1  every peer has an address
-//!   P2  no two peers have one name, and no two parents or two siblings one address
-//!   P3  no peer is this proxy itself, where that can be seen from the addresses
+//!   P2  no two peers have the same name, and no two parents or two siblings the same address
+//!   P3  no peer is this proxy itself, as far as the addresses show
 //!   P4  parents of the same domains agree in `use` and `direct`
-//!   P5  no parent stands behind others that are for all its hosts
-//!   P6  there is a forward listener, for which alone peers are asked
+//!   P5  no parent comes after others that take all its hosts
+//!   P6  there is a forward listener, because only forward listeners use peers
 //!
-//! Not known here: whether a peer is there. That changes; the proxy looks at it while it runs.
+//! Not known here: whether a peer can be reached. That changes, so the proxy checks it while it runs.
 
 use std::sync::Arc;
 
@@ -213,7 +213,7 @@ pub fn settle(
     (parents, settled)
 }
 
-/// What was met so far.
+/// The addresses and names seen so far.
 struct Met {
     ours: Vec<std::net::SocketAddr>,
     names: Vec<String>,
@@ -232,7 +232,7 @@ impl Met {
     ) -> Option<(String, PeerAddress)> {
         let key = format!("{kind}.address");
         let Some(at) = at else {
-            // A bad address has been complained of already.
+            // A bad address has been reported already.
             if !block.says(&key) {
                 let message = format!(
                     "every {kind} needs an address, such as address = \"proxy.example:3128\""
@@ -272,7 +272,7 @@ fn parents(
     met: &mut Met,
     problems: &mut Vec<Problem>,
 ) -> Vec<Parent> {
-    // The first of each list of domains, with what it says.
+    // The first parent of each list of domains.
     let mut groups: Vec<(&Block, Parent)> = Vec::new();
     let mut settled = Vec::new();
     for block in blocks {
@@ -332,7 +332,7 @@ fn parents(
     settled
 }
 
-/// Is a parent for every host that the other one is for?
+/// Does `first` take every host that `other` takes?
 fn hides(first: &Parent, other: &Parent) -> bool {
     let is_taken = |domain: &String| first.domains.contains(domain) || first.is_for(domain);
     first.domains.is_empty() || !other.domains.is_empty() && other.domains.iter().all(is_taken)

@@ -1,7 +1,7 @@
 //! Presets of mirrors: `preset = "pypi"` in a `[[listener]]` stands for routes and rules that a person could have written.
 //!
-//! A preset is text: it is written out as the blocks of a configuration file, read like one, and put behind what the operator wrote. So
-//! the operator's own rules come first, and `loligo check` can print the whole ([`written_out`]). No host is built in.
+//! A preset is text: it is written out as the blocks of a configuration file, read like one, and added after the operator's own blocks. So
+//! the operator's own rules come first, and `loligo check` can print the preset ([`written_out`]). No host is built in.
 //!
 //! | preset | `upstream` | immutable | the rest |
 //! |---|---|---|---|
@@ -12,7 +12,7 @@
 //! | `go` | a module proxy | versions, the checksum database's tiles | a minute |
 //! | `oci` | a registry | what is named by its digest | a minute |
 //!
-//! What is immutable is fresh for a year; the rest is revalidated, and served a month longer if the origin fails.
+//! Immutable paths are fresh for a year; the rest is revalidated, and served for a month more if the origin fails.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ use super::problem::{Place, Problem};
 use super::raw::{Block, Given, Raw, Value};
 use super::values;
 
-/// A preset, as far as it differs from the others.
+/// The part of a preset that differs from the others.
 struct Preset {
     name: &'static str,
     /// The most upstreams.
@@ -33,22 +33,22 @@ struct Preset {
     write: fn(&Wish) -> Written,
 }
 
-/// What is asked of a preset.
+/// The settings that a preset gets from its listener.
 struct Wish {
     upstreams: Vec<OriginUrl>,
     /// Empty, or without a `/` at its end.
     public: String,
 }
 
-/// What a preset writes.
+/// The routes and rules that a preset stands for.
 struct Written {
-    /// Lines of the first route, beside its origin.
+    /// Lines of the first route, besides its origin.
     route: Vec<String>,
     /// The path that leads to the second upstream.
     files: &'static str,
-    /// Paths of what never changes.
+    /// Patterns of paths whose content never changes.
     immutable: &'static [&'static str],
-    /// How long the rest is fresh.
+    /// How long other paths are fresh.
     ttl: &'static str,
 }
 
@@ -70,7 +70,7 @@ const PRESETS: [Preset; 6] = [
         public_from: usize::MAX,
         write: |wish| Written {
             route: match wish.upstreams.get(1) {
-                // pip and others take a link without a host for one on the same host.
+                // pip and other clients resolve a link without a host on the same host.
                 Some(files) => replacing(&format!("{files}/"), "/-/files/"),
                 None => Vec::new(),
             },
@@ -116,7 +116,7 @@ const PRESETS: [Preset; 6] = [
         write: |_| Written {
             route: Vec::new(),
             files: "",
-            // `.info` is also asked for branches, whose names have no such form.
+            // Clients request `.info` for branches, too; names of branches do not match these patterns.
             immutable: &[
                 "*/@v/v*.*.*.info",
                 "*/@v/v*.*.*.mod",
@@ -156,7 +156,7 @@ const KEYS: [&str; 5] = [
     "listener.token-hosts",
 ];
 
-/// Of these, what goes into routes as it was written.
+/// Settings of these that go into routes as written.
 const PASSED_ON: [(&str, &str); 2] = [
     (
         "listener.follow-redirects",
@@ -182,7 +182,7 @@ pub fn upstreams(given: &Given) -> Result<Vec<OriginUrl>, String> {
     values::list(given)?.into_iter().map(one).collect()
 }
 
-/// The configuration with every preset written out; what is wrong with one is told.
+/// The configuration with every preset written out; problems with presets go to `problems`.
 pub fn expand(raw: &Raw, problems: &mut Vec<Problem>) -> Raw {
     let mut raw = raw.clone();
     for block in &mut raw.listeners {
@@ -223,7 +223,7 @@ pub fn expand(raw: &Raw, problems: &mut Vec<Problem>) -> Raw {
     raw
 }
 
-/// The presets of a configuration as text: where each was asked for, and what it stands for.
+/// The presets of a configuration as text: the place of each setting, and the blocks it stands for.
 pub fn written_out(raw: &Raw) -> Vec<(String, String)> {
     let texts = raw.listeners.iter().filter_map(|block| {
         let (given, text) = text_of(block, &mut Vec::new())?;
@@ -235,7 +235,7 @@ pub fn written_out(raw: &Raw) -> Vec<(String, String)> {
     texts.collect()
 }
 
-/// Complaints are about the line that asked for the preset, but for what was written by hand ([`PASSED_ON`]).
+/// Moves the settings of a preset to the line of `preset`, for messages, except those written by hand ([`PASSED_ON`]).
 fn move_to(block: &mut Block, place: &Place) {
     block.place = place.clone();
     for given in &mut block.given {

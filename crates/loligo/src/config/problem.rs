@@ -1,6 +1,6 @@
-//! What is wrong with a configuration: where, which setting, which value, and what to do about it.
+//! Problems of a configuration: the place, the setting, the value, and what to do about it.
 //!
-//! Problems are collected ([`Found`]): a person who made three mistakes is told of three.
+//! Problems are collected ([`Found`]), so that all mistakes are reported at once.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// Which one of several of a kind: ` in line 7`, if it stands in a file.
+    /// ` in line 7` for a place in a file, to tell apart several blocks of a kind.
     pub fn words(&self) -> String {
         match self {
             Place::Line(_, line) => format!(" in line {line}"),
@@ -28,16 +28,16 @@ impl Place {
     }
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
     /// Where it was written.
     pub place: Place,
-    /// The setting, `store.size`; empty when it is about no single one.
+    /// The setting, `store.size`; empty if the problem is not about a single setting.
     pub key: String,
-    /// The value as written; empty when it is about none.
+    /// The value as written; empty if the problem is not about a value.
     pub value: String,
-    /// What is wrong and what to write instead.
+    /// What is wrong, and what to write instead.
     pub message: String,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
             Place::Flag(flag) => {
-                // As it was typed: without the quotes that TOML wants.
+                // As typed: without the quotes of TOML.
                 let typed = self.value.trim_matches('"');
                 write!(
                     f,
@@ -79,7 +79,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What was found while a configuration was checked.
+/// The findings of a check of a configuration.
 #[derive(Default)]
 pub struct Found {
     pub problems: Vec<Problem>,
@@ -89,7 +89,7 @@ pub struct Found {
     pub fitted: Vec<String>,
 }
 
-/// What an address beyond loopback lacks.
+/// The message for an address beyond loopback without a list of clients.
 pub fn needs_allow(how: &str) -> String {
     format!("beyond this machine it must say whom it serves: {how}")
 }
@@ -99,16 +99,16 @@ pub fn did_you_mean<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Op
     fn last(name: &str) -> &str {
         name.rsplit('.').next().unwrap_or(name)
     }
-    // What all names of a block have in common says nothing about which is meant.
+    // Count errors by the last part of a name only: the other parts are common to all names of a block.
     let near = |name: &&str| {
         let most = 1 + last(name).len() / 5;
-        // Neither is it tried with what is far too long.
+        // Names whose lengths differ far too much are not compared.
         let errors = (wrong.len().abs_diff(name.len()) <= 4 * most).then(|| distance(wrong, name));
         errors.filter(|errors| *errors <= most)
     };
     let known: Vec<_> = known.collect();
     let best = (known.iter().copied()).filter_map(|name| Some((near(&name)?, name)));
-    // Also right: the last part of a name given without its section ("size" for "store.size").
+    // Also accept the last part of a name without its section ("size" for "store.size").
     best.min_by_key(|(errors, _)| *errors)
         .map(|(_, name)| name)
         .or_else(|| known.into_iter().find(|name| last(name) == last(wrong)))

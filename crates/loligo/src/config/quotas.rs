@@ -1,11 +1,11 @@
 //! `[[limit]]` blocks, to `proxy::plan::Quota`.
 //!
-//! Of single settings the table below checks the value; what only makes sense together is looked at in [`settle`]:
-//!   Q1  each has a name of its own and a rate
-//!   Q2  a rate is in the unit of what it counts; what is counted at once has a number and no burst
-//!   Q3  a limit is asked when it can still do what it says: nothing waits for a connection, no rule knows one, and only misses have
-//!       something stale
-//!   Q4  whoever names a limit names one that is there
+//! The table below checks the values of single settings; [`settle`] checks settings together:
+//!   Q1  each limit has a name of its own and a rate
+//!   Q2  a rate has the unit of its limit; a limit of concurrent connections or requests has a number and no burst
+//!   Q3  a limit applies where its action is possible: connections cannot be delayed or named in rules, and only misses can be answered
+//!       with a stale copy
+//!   Q4  a limit that a listener or rule names exists
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub struct QuotaDraft {
     keys: QuotaKeys,
 }
 
-/// So many, or so many bytes, and in which time if that is said.
+/// A number or a size, and a time if one is given.
 #[derive(Clone, Copy)]
 struct Written {
     amount: u64,
@@ -144,7 +144,7 @@ pub fn settle(
     quotas
 }
 
-/// There is no limit of this name.
+/// The message for a limit that does not exist.
 pub fn unknown(name: &str, names: &[String]) -> String {
     match did_you_mean(name, names.iter().map(String::as_str)) {
         Some(meant) => format!("there is no limit \"{name}\"; did you mean \"{meant}\"?"),
@@ -262,7 +262,7 @@ fn rate_and_burst(
     Ok((rate, burst))
 }
 
-/// A line about it for people.
+/// A line about a limit, for people.
 pub fn explain(quota: &Quota) -> String {
     let amount = |amount| match quota.what.is_bytes() {
         true => Size(amount).to_string(),

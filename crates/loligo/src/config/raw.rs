@@ -1,14 +1,14 @@
 //! Settings as a person wrote them, each with its place. Only the shape of the file is checked here.
 //!
-//! A configuration is flat: a setting has a name such as `store.size` and a value. Only stores, listeners, their routes and rules repeat;
-//! each is a [`Block`]. Tables become names with dots, and a flag becomes a setting too (the later one wins). So files and flags
-//! are checked by the same code, and complaints about them read alike.
+//! A configuration is flat: a setting has a name such as `store.size` and a value. Only stores, listeners, rules and the like repeat;
+//! each is a [`Block`]. Tables become names with dots, and a flag becomes a setting, too (the later one counts). So files and flags
+//! are checked by the same code, and messages about them read alike.
 
 use std::fmt;
 
 use super::problem::{Place, Problem};
 
-/// What is told of a value: so many items of a list (of a longer one only how many), so many characters of a text.
+/// The most that messages show of a value: items of a list (of a longer one only their number), and characters of a text.
 const EXCERPT_ITEMS: usize = 16;
 const EXCERPT_CHARS: usize = 300;
 
@@ -70,12 +70,12 @@ impl Block {
         self.given.iter().rfind(|given| given.key == key)
     }
 
-    /// Was this setting written?
+    /// Is this setting in the block?
     pub fn says(&self, key: &str) -> bool {
         self.find(key).is_some()
     }
 
-    /// A problem with this setting: where it was written, or else where the block begins.
+    /// A problem with this setting, at its place, or else where the block begins.
     pub fn problem(&self, key: &str, message: impl Into<String>) -> Problem {
         match self.find(key) {
             Some(given) => given.problem(message),
@@ -118,7 +118,7 @@ pub enum Value {
 }
 
 impl fmt::Display for Value {
-    /// As in TOML, but for passwords.
+    /// As in TOML, without passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::Text(text) => write!(f, "{:?}", without_password(text)),
@@ -138,7 +138,7 @@ impl fmt::Display for Value {
 }
 
 impl Value {
-    /// As in TOML, but of a long list how many items it has, of a long text the beginning.
+    /// As in TOML, but a long list is its number of items, and a long text its beginning.
     pub fn excerpt(&self) -> String {
         let whole = match self {
             Value::List(items) if items.len() > EXCERPT_ITEMS => {
@@ -180,15 +180,15 @@ impl Given {
         }
     }
 
-    /// May nobody but the origin see its value?
+    /// Is the value secret, for the origin alone?
     pub fn is_secret(&self) -> bool {
         let secret = ["rule.request-set", "rule.request-add"];
         secret.iter().any(|key| self.key.starts_with(key))
     }
 }
 
-/// A URL as it is told: without the user and password in it. A password may have a `/`, so whatever stands before the last `@` is left
-/// out, even where that may be a path.
+/// A URL without user and password, for messages. A password may contain `/`, so everything before the last `@` is left
+/// out, even if it may be a path.
 pub fn without_password(text: &str) -> String {
     let begin = text.find("://").map_or(0, |at| at + 3);
     let (front, rest) = text.split_at(begin);
@@ -214,7 +214,7 @@ mod tests {
             ("u:p@a.org", "…@a.org"),
             ("u:pa/ss@a.org", "…@a.org"),
             ("http://a.org/x y@z", "http://a.org/x y@z"),
-            // In doubt too much is left out.
+            // In doubt, too much is left out.
             ("http://u:p@a.org/x@y", "http://…@y"),
             ("/var/log/a:b@c.log", "/var/log/a:b@c.log"),
             ("store@2", "store@2"),

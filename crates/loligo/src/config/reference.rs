@@ -1,7 +1,7 @@
 //! The reference of all settings, written from the rows: `loligo settings` prints it, and
 //! `docs/configuration.md` is the same text.
 //!
-//! A test holds the file to it; `UPDATE_DOCS=1 cargo test -p loligo` rewrites it.
+//! A test compares the two; `UPDATE_DOCS=1 cargo test -p loligo` rewrites the file.
 
 use std::fmt::Write as _;
 
@@ -38,7 +38,7 @@ the most common settings (`loligo serve --help`), a file changes all of them: `l
 ```toml
 ";
 
-/// Also a test: it must be without a fault.
+/// A test checks that this example has no problems.
 const EXAMPLE: &str = r#"memory = "512MiB"
 
 # A forward proxy for this machine and an office network.
@@ -96,7 +96,7 @@ pub fn reference() -> String {
     out
 }
 
-/// How much a file may say.
+/// The limits of a configuration file.
 fn limits(out: &mut String) {
     let file = Size(FILE_BYTES_MAX);
     let (routes, rules) = (Plan::ROUTES_MAX, Rule::RULES_MAX);
@@ -140,7 +140,7 @@ fn limits(out: &mut String) {
     );
 }
 
-/// Of listeners, stores, rules, other proxies: most can be repeated.
+/// The sections of blocks (listeners, stores, rules, other proxies), most of which can be repeated.
 fn blocks(out: &mut String) {
     section(
         out,
@@ -222,7 +222,7 @@ fn blocks(out: &mut String) {
     );
 }
 
-/// Of the whole.
+/// The sections of tables outside blocks.
 fn tables(out: &mut String) {
     let of_whole = general::rows();
     for (name, title, words) in [
@@ -283,7 +283,7 @@ fn section<'a, T: 'a>(
     }
     out.push_str("| setting | takes | default | reload | what it does |\n|---|---|---|---|---|\n");
     for row in rows {
-        // Those with tables in them.
+        // Tables that contain tables.
         let tables = ["upstream.", "parent.", "listener.route.", "tls."];
         let mut in_table = tables.iter().filter_map(|it| row.key.strip_prefix(it));
         let last = || row.key.rsplit('.').next().unwrap_or_default();
@@ -304,7 +304,7 @@ fn section<'a, T: 'a>(
     }
 }
 
-/// Is a setting read at the start alone? `proxy::reload` compares these parts of a plan.
+/// Is a setting read only at the start? `proxy::reload` compares these parts of a plan.
 fn wants_restart(key: &str) -> bool {
     let parts = [
         "store.", "parent.", "sibling.", "icp.", "digest.", "cluster.",

@@ -1,6 +1,6 @@
-//! Settings of earlier versions that nobody needs any more, and what takes their place.
+//! Settings of earlier versions that are no longer needed, and their replacements.
 //!
-//! A file that still has them is good: each is noted, with its line, and otherwise left out.
+//! A file may still have them: each causes a note with its line, and is otherwise ignored.
 
 const RETIRED: &[(&str, &str)] = &[
     (
@@ -52,7 +52,7 @@ const RETIRED: &[(&str, &str)] = &[
     ),
 ];
 
-/// What takes the place of this setting, if it is one of these.
+/// The replacement of this setting, if it has retired.
 pub fn instead(key: &str) -> Option<&'static str> {
     RETIRED
         .iter()

@@ -1,15 +1,15 @@
 //! How a setting is described, read and kept.
 //!
-//! A [`Row`] has the name of a setting, the values it takes, its default, a sentence, and the field its value goes to. Numbers come from
-//! `proxy::plan`, where their fields are ([`numbers`]); for the others `rows!` names a function of `values`. Checking a configuration,
-//! the list of settings that differ in `loligo check`, and the reference all use these rows: a setting is declared in one place.
+//! A [`Row`] has the name of a setting, the values it takes, its default, a description, and the field for its value. Numbers come from
+//! `proxy::plan`, where their fields are ([`numbers`]); for other settings, `rows!` names a function of `values`. The check of a
+//! configuration, the list of changed settings in `loligo check`, and the reference use these rows: a setting is declared in one place.
 
 use proxy::plan::{Bounds, Setting, Unit};
 
 use super::raw::{Given, Value};
 use super::values::{number, show};
 
-/// A setting of `T`: of the whole, of a store, of a listener, of a route, of a rule.
+/// A setting of `T`, for example of a store, a listener, a route or a rule.
 pub struct Row<T> {
     /// Its whole name: `store.size`.
     pub key: String,
@@ -17,9 +17,9 @@ pub struct Row<T> {
     pub form: String,
     /// The default in words, for the reference.
     pub default: String,
-    /// What it does and when one would change it.
+    /// What the setting does, and when to change it.
     pub doc: &'static str,
-    /// How it is read, and where it goes.
+    /// How the value is read, and where it goes.
     pub takes: Takes<T>,
 }
 
@@ -51,7 +51,7 @@ macro_rules! rows {
 
 pub(super) use rows;
 
-/// Puts what is read into a field, which may be an `Option` of it.
+/// Reads a value into a field, which may be an `Option` of its type.
 pub fn put<F: From<V>, V>(
     field: &mut F,
     read: impl Fn(&Given) -> Result<V, String>,
@@ -97,7 +97,7 @@ fn form(bounds: Bounds) -> String {
 }
 
 impl<T: 'static> Row<T> {
-    /// The same setting of something that has this as a part.
+    /// The same setting, for a type that has `T` as a part.
     pub fn within<U: 'static>(self, part: fn(&mut U) -> &mut T) -> Row<U> {
         Row {
             key: self.key,
@@ -120,7 +120,7 @@ impl<T> Row<T> {
         self.doc.trim()
     }
 
-    /// Is this the default, as far as it does not depend on the machine?
+    /// Is this value the default, as far as the default does not depend on the machine?
     pub fn is_default(&self, given: &Given) -> bool {
         match (&self.takes, &given.value) {
             (Takes::Number(bounds, _), _) => number(given, *bounds) == Ok(bounds.default),
@@ -129,7 +129,7 @@ impl<T> Row<T> {
         }
     }
 
-    /// Puts what was given where it belongs; the error says what is expected.
+    /// Reads a setting into its field; the error says what is expected.
     pub fn set(&self, target: &mut T, given: &Given) -> Result<(), String> {
         match &self.takes {
             Takes::Number(bounds, set) => set(target, number(given, *bounds)?),
@@ -215,7 +215,7 @@ mod tests {
             let value = match row.default.as_str() {
                 "true" => Value::Switch(true),
                 "false" => Value::Switch(false),
-                // Taken for the name of a file.
+                // These defaults in words would be read as the name of a file.
                 _ if ["tls.ca-file", "acme.state"].contains(&row.key.as_str()) => continue,
                 _ if row.key.starts_with("tls.client-certificate.") => continue,
                 text => Value::Text(text.to_owned()),

@@ -1,15 +1,15 @@
 //! The operator's rules: from `[[rule]]` blocks to `proxy::plan::Rule`.
 //!
-//! A block is one rule: conditions (`conditions`) and what it says (`verdicts`, and what is for the cache here). Of single settings the table
-//! below checks the value; what only makes sense together is looked at in [`settle`]:
-//!   U1  a rule says something
-//!   U2  what is decided before the origin is asked (keys, cookies and directives of the request) has no condition on the response
-//!   U3  a rule about keys is for GET, whose answers are what is stored
+//! A block is one rule: conditions (`conditions`) and actions (`verdicts`; those of the cache are here). The table below checks the values of
+//! single settings; [`settle`] checks settings together:
+//!   U1  a rule has an action
+//!   U2  an action before the origin is asked (keys, cookies and directives of the request) has no condition on the response
+//!   U3  a rule about keys is for GET, because only answers to GET are stored
 //!   U4  `ttl-min` does not exceed `ttl-max`, in one rule
 //!   U5  a rule decides one thing: it allows, denies, answers or redirects
-//!   U6  a field is changed in one way by a rule, or set and added to
+//!   U6  a rule changes a field in one way, or sets it and adds to it
 //!
-//! Not known here: which of several rules counts (`proxy::rulebook`).
+//! Not known here: which of several matching rules applies (`proxy::rulebook`).
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ pub struct RuleDraft {
     response_remove: Vec<Edit>,
 }
 
-/// Settings that are tables: each entry would else be a setting of its own.
+/// Settings that are tables, whose entries would otherwise be settings of their own.
 const TABLES: [&str; 6] = [
     "rule.header",
     "rule.answer",
@@ -105,7 +105,7 @@ pub fn rows() -> Vec<Row<RuleDraft>> {
     rows
 }
 
-/// What is done with what fits.
+/// The actions of a rule.
 fn verdict_rows() -> Vec<Row<RuleDraft>> {
     rows![RuleDraft:
         /// Serve the request, whatever later rules deny. (The first rule that says `allow`, `deny`, `answer` or `redirect` counts. What a
@@ -175,10 +175,10 @@ pub fn settle(blocks: &[Block], listeners: &[Listener], found: &mut Found) -> Ve
     rules
 }
 
-/// Of notes of one kind so many are told: ten thousand rules that never count would hide what else is noted.
+/// The most notes of one kind that are printed: notes on ten thousand rules without effect would hide the others.
 const NOTES_MAX: usize = 5;
 
-/// The first of these notes, and how many more there are.
+/// The first of these notes, and the number of the others.
 fn few(mut notes: Vec<String>) -> Vec<String> {
     let more = notes.len().saturating_sub(NOTES_MAX);
     notes.truncate(NOTES_MAX);
@@ -188,7 +188,7 @@ fn few(mut notes: Vec<String>) -> Vec<String> {
     notes
 }
 
-/// The name of the zone by which hours of rules count; none if all are of UTC.
+/// The name of the time zone for hours in rules; `None` if all are in UTC.
 pub fn time_zone(
     blocks: &[Block],
     rules: &[Rule],
@@ -207,7 +207,7 @@ pub fn time_zone(
     }
 }
 
-/// A note on a rule that has a lifetime for an ending of paths, whatever the answer is. Rules of presets are about what their indexes name.
+/// A note on a rule that sets a lifetime by an ending of the path, whatever the answer is. Rules of presets are for files that their indexes name.
 fn note_of_ending(at: usize, block: &Block, rule: &Rule) -> Option<String> {
     let Rule { when, then, .. } = rule;
     let is_ending = |path: &&String| path.starts_with('*') && !path.ends_with('*');
@@ -228,7 +228,7 @@ fn note_of_ending(at: usize, block: &Block, rule: &Rule) -> Option<String> {
     Some(block.problem(&key, message).to_string())
 }
 
-/// The settings of a block, with those that are tables put together again.
+/// The settings of a block, with the entries of each table collected into one setting.
 fn with_tables(block: &Block) -> Vec<Given> {
     let mut all: Vec<Given> = Vec::new();
     for given in &block.given {

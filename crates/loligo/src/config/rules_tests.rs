@@ -1,4 +1,4 @@
-//! Rules and what becomes of them.
+//! Tests of rules: their plans, or the messages about them.
 
 use std::time::Duration;
 

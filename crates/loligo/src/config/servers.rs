@@ -1,22 +1,22 @@
 //! The servers of an `[[upstream]]`, as they are written: URLs, and names that lead to servers.
 //!
-//! Not known here: what else an upstream has (`upstreams`).
+//! Not known here: the other settings of an upstream (`upstreams`).
 
 use proxy::plan::{Records, SERVERS_MAX, Server, ServerName};
 
 use super::raw::{Given, Value};
 use super::values;
 
-/// What `servers` says.
+/// The value of `servers`.
 pub struct Servers {
-    /// Those that are listed.
+    /// Servers given by URL.
     pub listed: Vec<Server>,
-    /// Names that lead to further ones.
+    /// Names that resolve to further servers.
     pub names: Vec<ServerName>,
 }
 
-/// A list of `URL [weight=N] [backup]`, `dns:HOST:PORT [weight=N] [backup]`, `srv:NAME [backup]`; with `https://` before a name, TLS to what
-/// it leads to.
+/// A list of `URL [weight=N] [backup]`, `dns:HOST:PORT [weight=N] [backup]`, `srv:NAME [backup]`; `https://` before a name means TLS to the
+/// servers it resolves to.
 pub fn servers(given: &Given) -> Result<Servers, String> {
     let (mut listed, mut names) = (Vec::<Server>::new(), Vec::<ServerName>::new());
     for text in values::list(given)? {
@@ -49,7 +49,7 @@ pub fn servers(given: &Given) -> Result<Servers, String> {
     }
 }
 
-/// What stands behind a server.
+/// The words after a server.
 struct Said {
     weight: Option<u32>,
     backup: bool,
@@ -97,7 +97,7 @@ fn server(url: &str, said: &Said, given: &Given) -> Result<Server, String> {
     })
 }
 
-/// `dns:HOST:PORT` or `srv:NAME`, with `https://` before the name or without; `None`: it begins with neither.
+/// `dns:HOST:PORT` or `srv:NAME`, with or without `https://` before the name; `None`: the text begins with neither.
 fn name(text: &str, said: &Said) -> Result<Option<ServerName>, String> {
     let Some((kind @ ("dns" | "srv"), rest)) = text.split_once(':') else {
         return Ok(None);
@@ -141,7 +141,7 @@ fn name(text: &str, said: &Said) -> Result<Option<ServerName>, String> {
     Ok(Some(name))
 }
 
-/// A name with `_` where services have it, and no address.
+/// A host name, which may contain `_` as names of services do, and is not an address.
 fn is_host(text: &str) -> bool {
     let is_of_it = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
     let is_label = |it: &str| (1..=63).contains(&it.len()) && it.bytes().all(is_of_it);
@@ -152,7 +152,7 @@ fn is_host(text: &str) -> bool {
         && !name.rsplit('.').next().is_some_and(is_number)
 }
 
-/// Do both lead to the same servers?
+/// Do both names resolve to the same servers?
 fn is_same(one: &ServerName, other: &ServerName) -> bool {
     let port = |it: &ServerName| match it.records {
         Records::Addresses { port, .. } => Some(port),

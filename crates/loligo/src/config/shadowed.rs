@@ -1,11 +1,11 @@
-//! Cache rules that can never have an effect, because earlier rules apply to all of the same exchanges.
+//! Rules that can never have an effect, because earlier rules apply to all of the same exchanges.
 //!
-//! For each setting the first rule that matches and has that setting counts (`proxy::rulebook`). So a rule is *shadowed* if for each of
-//! its settings an earlier rule has it too and matches whenever this one does. Such a rule was surely not meant to do nothing; but
+//! For each setting, the first matching rule that has the setting applies (`proxy::rulebook`). So a rule is *shadowed* if for each of
+//! its settings an earlier rule has the same setting and matches whenever this one does. Such a rule is probably a mistake; but
 //! it does no harm, so it is noted, not refused.
 //!
-//! Errs on the side of silence: two patterns that only a longer look would find to cover each other count as different, and of thousands of
-//! rules each is compared with some hundreds.
+//! Errs on the side of silence: two patterns count as different unless a short comparison shows that one covers the other, and of thousands
+//! of rules each is compared with some hundreds.
 //!
 //! Not known here: what the settings mean. They are compared by name.
 
@@ -32,12 +32,12 @@ const CONDITIONS: [&str; 13] = [
     "status",
     "content-type",
 ];
-/// The first rule that says one of these says whether a request is served.
+/// The first rule that has one of these decides whether a request is served.
 const VERDICTS: [&str; 5] = ["allow", "deny", "answer", "redirect", "redirect-status"];
-/// The first rule that says one of these says all of them.
+/// The first rule that has one of these decides all of them.
 const KEYS: [&str; 3] = ["ignore-query", "key-fields", "key-cookies"];
 
-/// A note for each rule that never counts. `whens` are the conditions of `blocks`.
+/// A note for each shadowed rule. `whens` are the conditions of `blocks`.
 pub fn notes(blocks: &[Block], whens: &[&When]) -> Vec<String> {
     let mut notes = Vec::new();
     let mut before = Before::default();
@@ -78,7 +78,7 @@ pub fn notes(blocks: &[Block], whens: &[&When]) -> Vec<String> {
     notes
 }
 
-/// Earlier rules, by what they name of hosts.
+/// Earlier rules, by their hosts.
 #[derive(Default)]
 struct Before<'a> {
     by_host: HashMap<&'a str, Vec<usize>>,
@@ -86,7 +86,7 @@ struct Before<'a> {
 }
 
 impl<'a> Before<'a> {
-    /// So many are looked at of those with one host, and of those without.
+    /// How many rules are kept for each host, and how many without a host.
     const LOOKED_AT_MAX: usize = 500;
 
     fn add(&mut self, at: usize, when: &'a When) {
@@ -101,7 +101,7 @@ impl<'a> Before<'a> {
         }
     }
 
-    /// The rules with no host, or with one that covers this rule's first.
+    /// The rules without a host, or with a host that covers the first one of this rule.
     fn that_may_cover(&self, when: &When) -> Vec<usize> {
         let mut all = self.without_host.clone();
         if let Some(host) = when.hosts.first() {
@@ -120,11 +120,11 @@ impl<'a> Before<'a> {
     }
 }
 
-/// The names of a rule's settings, conditions left out.
+/// The names of a rule's settings, without conditions.
 fn things(block: &Block) -> impl Iterator<Item = &str> {
     let keys = block.given.iter().map(|given| given.key.as_str());
     let said = keys.map(|key| key.strip_prefix("rule.").unwrap_or(key));
-    // An entry of a table counts as the table, but for fields that are changed, each of which is a thing.
+    // An entry of a table counts as the table, except that each field to be changed counts by itself.
     let said = said.map(|key| match key.split_once('.') {
         Some((table @ ("header" | "answer"), _)) => table,
         _ => key,
@@ -137,9 +137,9 @@ fn things(block: &Block) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Is the first met whenever the second is, as far as this thing goes?
+/// Does the first condition match whenever the second does, as far as this setting goes?
 fn covers(first: &When, second: &When, thing: &str) -> bool {
-    // A `ttl` without `status` is for some statuses only.
+    // A `ttl` without `status` applies to some statuses only.
     let statuses = match (first.statuses.as_slice(), second.statuses.as_slice()) {
         ([], []) => true,
         ([], _) => thing != "ttl",
@@ -148,7 +148,7 @@ fn covers(first: &When, second: &When, thing: &str) -> bool {
             !narrow.is_empty() && narrow.iter().all(within)
         }
     };
-    // Of these only what is the same covers another; what allows a path, allows it in fewer ways than others refuse it.
+    // These conditions cover another only if they are equal; a path is allowed in fewer spellings than it is refused.
     let same_or_any = |is_any: bool, is_same: bool| is_any || is_same;
     statuses
         && same_or_any(first.clients.is_empty(), first.clients == second.clients)
@@ -172,7 +172,7 @@ fn covers(first: &When, second: &When, thing: &str) -> bool {
         && all_covered(&first.content_types, &second.content_types, type_covers)
 }
 
-/// An empty list is everything.
+/// Does `wide` cover all of `narrow`? An empty list is everything.
 fn all_covered(wide: &[String], narrow: &[String], covers: fn(&str, &str) -> bool) -> bool {
     let one = |narrow: &String| wide.iter().any(|wide| covers(wide, narrow));
     wide.is_empty() || !narrow.is_empty() && narrow.iter().all(one)
@@ -190,7 +190,7 @@ fn path_covers(wide: &str, narrow: &str) -> bool {
     if wide == narrow || ["/", "*", "/*"].contains(&wide) {
         return true;
     }
-    // Up to its first `*`, a pattern is what every path it fits begins with.
+    // Every path that fits a pattern begins with the text before its first `*`.
     let (front, open) = match narrow.split_once('*') {
         Some((front, _)) => (front, true),
         None => (narrow, false),
@@ -272,10 +272,10 @@ mod tests {
     fn a_rule_that_says_one_thing_more_counts() {
         let more = "[[rule]]\nttl = \"5m\"\n[[rule]]\npath = \"/a\"\nttl = \"1m\"\nobject-max = \"1MiB\"\n";
         assert_eq!(notes(more), [""; 0]);
-        // Without a status it is not about errors.
+        // A `ttl` without `status` does not apply to errors.
         let errors = "[[rule]]\nttl = \"5m\"\n[[rule]]\nstatus = 404\nttl = \"1m\"\n";
         assert_eq!(notes(errors), [""; 0]);
-        // What makes up the key counts as one.
+        // All settings of the key count as one.
         let key = "[[rule]]\nignore-query = \"*\"\n[[rule]]\nkey-cookies = \"a\"\n";
         assert_eq!(notes(key).len(), 1);
     }

@@ -1,9 +1,9 @@
 //! `sign` of routes and upstreams: requests that are signed for an object store.
 //!
 //! Rules kept here, and nowhere else:
-//!   G1  who signs says the region, and where credentials come from
-//!   G2  a route to an upstream signs as the upstream says
-//!   G3  nothing is signed that fetches tokens of its own: both are Authorization
+//!   G1  signing needs the region and a source of credentials
+//!   G2  a route to an upstream signs as the upstream is configured
+//!   G3  a route that fetches tokens does not sign: both use Authorization
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::raw::{Block, Given, Raw};
 use super::rows::{Row, rows};
 use super::values;
 
-/// Where settings of one route or upstream begin.
+/// How the names of the settings of a route or upstream begin.
 pub const SCOPES: [&str; 2] = ["listener.route.sign.", "upstream.sign."];
 
 /// The values of a `sign` table.
@@ -49,7 +49,7 @@ pub fn rows(scope: &str) -> Vec<Row<SigningDraft>> {
     ];
     let named = |row: Row<SigningDraft>| Row {
         key: format!("{scope}{}", row.key),
-        // Told once.
+        // The reference describes each setting once.
         doc: match scope == SCOPES[0] {
             true => row.doc,
             false => "As in a route.",
@@ -95,7 +95,7 @@ pub fn settle(
 ) -> Option<Arc<Signing>> {
     let first = block.given.iter().find(|it| it.key.starts_with(scope))?;
     let mut wants = |key: &str, example: &str| {
-        // A bad one has been complained of already.
+        // A bad value has been reported already.
         if !block.says(&format!("{scope}{key}")) {
             let message = format!("signing needs {key} as well, such as {key} = \"{example}\"");
             problems.push(first.problem(message));
@@ -115,7 +115,7 @@ pub fn settle(
     }))
 }
 
-/// G2, G3. How a route's requests are signed. `of_upstream`: as its upstream says, if it has one.
+/// G2, G3. How a route's requests are signed. `of_upstream`: as its upstream is configured, if it has one.
 pub fn of_route(
     block: &Block,
     draft: SigningDraft,
@@ -143,7 +143,7 @@ pub fn check_tokens(block: &Block, route: &Route, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Can a start use the sources? What another environment may have, that of the service, is noted.
+/// Checks that a start can use the sources. Credentials that may be in the environment of the service only cause a note.
 pub fn look(raw: &Raw, machine: &Machine, found: &mut Found) {
     let routes = raw.listeners.iter().flat_map(|listener| &listener.routes);
     let blocks = (routes.map(|block| (block, SCOPES[0])))
@@ -167,7 +167,7 @@ pub fn look(raw: &Raw, machine: &Machine, found: &mut Found) {
     }
 }
 
-/// Notes of those who may be listened to.
+/// A note for each origin to which signed requests go without encryption.
 pub fn in_plain(plan: &Plan) -> impl Iterator<Item = String> {
     let note = |who| {
         format!(
@@ -177,7 +177,7 @@ pub fn in_plain(plan: &Plan) -> impl Iterator<Item = String> {
     plan.signed_in_plain().into_iter().map(note)
 }
 
-/// For `loligo check`: behind a comma.
+/// The signing in words, for `loligo check`: follows a comma.
 pub fn explain(signing: &Signing) -> String {
     let what = match signing.writes {
         true => "every method",

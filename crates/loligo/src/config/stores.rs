@@ -1,19 +1,19 @@
 //! The stores: from their blocks to their plans.
 //!
 //! A block has settings of its own store and settings of all stores (`rows`, and the `store.` rows of
-//! `general`). Those of all stores are taken out first and join the settings of the whole, whichever block they are in.
+//! `general`). Settings of all stores are first moved to the settings outside blocks, whichever block they are in.
 //!
 //! Rules kept here, and nowhere else:
-//!   S1  a setting of all stores is written once, or the same everywhere
-//!   S2  no path twice, links followed; other doubles are found by the lock of the device
-//!   S3  where there are several, each has a path, and none is `none`
+//!   S1  a setting of all stores is written once, or is the same everywhere
+//!   S2  no path is used twice, links followed; the lock of the device finds other duplicates
+//!   S3  if there are several stores, each has a path, and none is `none`
 //!   S4  a store that exists keeps its size unless one is given; a new one leaves half of the free space
 //!   S5  new stores on one file system leave half of its free space together
-//!   S6  sizes that were given fit into the free space, together where the file system is one
+//!   S6  given sizes fit into the free space, together if they are on one file system
 //!   S7  a store that exists can be opened, one that does not can be made
-//!   S8  a file that is there has the size that was given, if one was
+//!   S8  an existing file has the given size, if one is given
 //!
-//! Not known here: the content of a device; opening it looks at that.
+//! Not known here: the content of a device, which is checked when it is opened.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ const MIB: u64 = 1 << 20;
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct StoreDraft {
     path: StorePath,
-    /// Its other settings; its size is `None` where it was not given.
+    /// The other settings; the size is `None` if it was not given.
     plan: StorePlan,
 }
 
@@ -59,7 +59,7 @@ pub fn is_own(given: &Given) -> bool {
     rows().iter().any(|row| row.key == given.key)
 }
 
-/// Takes the settings that hold for all stores out of the blocks; the blocks keep those of their own store.
+/// Takes the settings of all stores out of the blocks; the blocks keep those of their own store.
 pub fn split(raw: &Raw, problems: &mut Vec<Problem>) -> (Vec<Given>, Vec<Block>) {
     let (own, general) = (rows(), general::rows());
     let mut all: Vec<Given> = Vec::new();
@@ -97,17 +97,17 @@ pub fn split(raw: &Raw, problems: &mut Vec<Problem>) -> (Vec<Given>, Vec<Block>)
 
 /// A store in the making.
 struct Candidate<'a> {
-    /// For complaints.
+    /// For messages.
     block: &'a Block,
     plan: StorePlan,
     on_disk: OnDisk,
     /// Its path, links followed.
     place: PathBuf,
-    /// It does not exist yet and no size was given: it gets its share of the free space.
+    /// The store does not exist yet and has no given size: it gets a share of the free space.
     takes_a_share: bool,
 }
 
-/// Checks the blocks, and fills in what depends on the machine; with what is on disk for each.
+/// Checks the blocks, and fills in defaults that depend on the machine. Returns each plan, and what is on disk at its path.
 pub fn settle(
     blocks: &[Block],
     machine: &Machine,
@@ -183,7 +183,7 @@ fn candidate<'a>(
         ));
     }
     let is_good = found.problems.len() == before;
-    // S4. An empty file is as good as none.
+    // S4. An empty file counts as none.
     let is_new = matches!(on_disk.existing, None | Some(Existing::File(0)));
     Some(Candidate {
         block,
@@ -210,7 +210,7 @@ fn path(
         ),
         (StorePath::None, false) if draft.plan.size_bytes.is_none() => return None,
         (StorePath::None, false) => ("store.size", "there is no store (store.path is none)"),
-        // A bad path has been complained of already.
+        // A bad path has been reported already.
         (StorePath::Default, true) if block.says("store.path") => return None,
         (StorePath::Default, true) => (
             "store.path",

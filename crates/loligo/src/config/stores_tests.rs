@@ -1,4 +1,4 @@
-//! Blocks of stores and what becomes of them: plans, or complaints.
+//! Tests of blocks of stores: their plans, or the messages about them.
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ fn an_existing_store_keeps_its_size_unless_told() {
         size("[store]\npath = \"/x/half-gib\"\nsize = \"512MiB\""),
         Some(512 << 20)
     );
-    // An empty file is as good as none.
+    // An empty file counts as none.
     assert_eq!(
         size("[store]\npath = \"/x/empty\"\nsize = \"1GiB\""),
         Some(1 << 30)

@@ -1,11 +1,11 @@
 //! Does the machine have what a plan needs: files it can open, enough memory, cores for its workers?
 //!
-//! A start would fail for the same reasons later, after the sockets are bound. Checked here, `check` finds them too, and they are told
-//! with their lines. Nothing is created or changed.
+//! A start would fail for the same reasons later, after the sockets are bound. With the checks here, `check` finds these problems, too, and
+//! reports their lines. Nothing is created or changed.
 //!
-//! A setting that cannot work is a problem. One that works, but hardly as it was meant, is a note.
+//! A setting that cannot work is a problem. A setting that works, but probably not as meant, is a note.
 //!
-//! Not known here: stores (`stores` looks at those), and what the machine is (`machine`).
+//! Not known here: stores (checked in `stores`), and how facts about the machine are found out (`machine`).
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ use super::machine::Machine;
 use super::problem::Found;
 use super::raw::Block;
 
-/// More workers than so many for each core only wait for each other.
+/// With more workers than this for each core, they only wait for each other.
 const WORKERS_A_CORE_MAX: usize = 4;
 
-/// Looks at the logs of listeners that have their own.
+/// Checks the logs of listeners that have their own.
 pub fn look_at_logs(
     logs: &BTreeMap<usize, Option<AccessLog>>,
     blocks: &[Block],
@@ -37,7 +37,7 @@ pub fn look_at_logs(
     }
 }
 
-/// Looks at all of it. `whole`: the settings as they were written.
+/// Checks everything else. `whole`: the settings as written.
 pub fn look(draft: &Draft, whole: &Block, machine: &Machine, found: &mut Found) {
     let problems = &mut found.problems;
     let access = match &draft.access {

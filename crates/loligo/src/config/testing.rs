@@ -1,6 +1,6 @@
 //! A made-up machine for tests: 4 cores, 4 GiB of RAM, a cache directory with 100 GiB free.
 //!
-//! What is on its disk depends on the path's last part: see `look`.
+//! The last part of a path decides what is on its disk: see `look`.
 
 use std::path::Path;
 

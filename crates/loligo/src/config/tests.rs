@@ -1,4 +1,4 @@
-//! Configurations and what becomes of them: the plan, or the complaints.
+//! Tests of configurations: their plans, or the messages about them.
 
 use expect_test::{Expect, expect};
 use proxy::plan::{Admin, ClientDirectives, Destinations, Forwarded, Heeds, Listener, Role};
@@ -159,7 +159,7 @@ fn whose_word_counts_goes_by_the_role() {
     let forward = heeds("[[listener]]\nclient-directives = \"ignore\"");
     assert_eq!(forward.client_directives, ClientDirectives::Ignore);
     assert!(!forward.targeted);
-    // Not even if it is asked for.
+    // `targeted-cache-control` is refused for a forward proxy.
     wrong(
         "[[listener]]\ntargeted-cache-control = true\nclient-directives = \"maybe\"",
         expect![[r#"
@@ -391,7 +391,7 @@ fn the_pool_has_a_workers_share_of_the_files_that_clients_leave() {
     assert_eq!(pool(20_000, &[eight, few]), (1024, 1024, 2048));
     assert_eq!(pool(1024, &[two]), (121, 121, 121));
     assert_eq!(pool(512, &[two]), (64, 64, 64));
-    // What was given stays; unused ones follow from it.
+    // A given number stays; the number of unused connections follows from it.
     let given = ("pool.per-origin-max", "300");
     assert_eq!(pool(1024, &[two, given]), (300, 121, 121));
     let few = ("pool.per-origin-max", "10");
@@ -493,12 +493,12 @@ fn no_file_is_two_things() {
     );
 }
 
-/// The defaults that the reference says, as far as they can be written, change nothing.
+/// Writing out the defaults in the reference, as far as they are values, changes nothing.
 #[test]
 fn the_defaults_of_a_listener_are_as_the_reference_says() {
     let plan = settle("").unwrap().plan;
     let rows = listeners::rows();
-    // What is said of `access-log` would be taken for the name of a file.
+    // The default of `access-log` in words would be read as the name of a file.
     let rows = rows.iter().filter(|row| row.key != "listener.access-log");
     let written = rows.filter(|row| {
         let name = row.key.strip_prefix("listener.").unwrap();

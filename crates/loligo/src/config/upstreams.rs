@@ -1,10 +1,10 @@
-//! Servers of the same content: from `[[upstream]]` blocks to `proxy::plan::Upstream`, and what routes name.
+//! Servers of the same content: from `[[upstream]]` blocks to `proxy::plan::Upstream`, and the origins that routes name.
 //!
 //! Rules kept here, and nowhere else:
-//!   O1  every upstream has a name of its own, and a server that is no backup
-//!   O2  no two servers of an upstream have one address, and none has a path
-//!   O3  no server is this proxy itself, where that can be seen from the addresses
-//!   O4  what a route names exists; an upstream that no route names is noted
+//!   O1  every upstream has a name of its own, and a server that is not a backup
+//!   O2  no two servers of an upstream have the same address, and none has a path
+//!   O3  no server is this proxy itself, as far as the addresses show
+//!   O4  an upstream that a route names exists; an upstream that no route names is noted
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -148,7 +148,7 @@ fn statuses(given: &Given) -> Result<Vec<RangeInclusive<u16>>, String> {
         .ok_or_else(|| "expected statuses from 200 to 599, such as \"200-299\"".to_owned())
 }
 
-/// Checks the blocks. With one that is wrong, for which there is a problem, stands one without servers.
+/// Checks the blocks. A block with a problem becomes an upstream without servers.
 /// `of_all`: TLS to all origins.
 pub fn settle(blocks: &[Block], of_all: &OriginTls, problems: &mut Vec<Problem>) -> Vec<Upstream> {
     if let Some(block) = blocks.get(UPSTREAMS_MAX) {
@@ -167,7 +167,7 @@ pub fn settle(blocks: &[Block], of_all: &OriginTls, problems: &mut Vec<Problem>)
                 "servers = [\"http://10.0.0.1:8080\", \"http://10.0.0.2:8080\"]",
             ),
         ] {
-            // A bad one has been complained of already.
+            // A bad value has been reported already.
             if !is_there && !block.says(key) {
                 problems.push(block.problem(key, format!("every upstream needs it: {example}")));
             }
@@ -179,7 +179,7 @@ pub fn settle(blocks: &[Block], of_all: &OriginTls, problems: &mut Vec<Problem>)
             problems.push(block.problem("upstream.health", message));
         }
         let (Some(name), Some(servers)) = (draft.name, draft.servers) else {
-            // Known all the same, or every route to it would be complained of, too.
+            // Keep its name, or every route to it would be reported, too.
             let name = block
                 .find("upstream.name")
                 .and_then(|it| values::text(it).ok());
@@ -260,12 +260,12 @@ pub fn check(
     }
 }
 
-/// What a route names.
+/// The origin that a route names.
 #[derive(Clone)]
 pub enum Named {
     /// A URL.
     Url(OriginUrl),
-    /// An upstream, if there is one of that name, and a path.
+    /// The name of an upstream, which may not exist, and a path.
     Upstream(String, String),
 }
 
@@ -296,7 +296,7 @@ fn is_list(text: &str) -> bool {
     rest.contains("://") || !first.contains('/')
 }
 
-/// A route for everything to what is named. `block` says it with `key`.
+/// A route for everything to the named origin, which `block` sets with `key`.
 pub fn route_to(
     named: &Named,
     upstreams: &[Upstream],
@@ -309,7 +309,7 @@ pub fn route_to(
     };
     let names = || upstreams.iter().map(|upstream| upstream.name.as_str());
     if names().any(str::is_empty) {
-        // It may be that one.
+        // The named upstream may be one without a valid name, which has been reported.
         return None;
     }
     if let Some(known) = upstreams.iter().find(|known| known.name == *name) {

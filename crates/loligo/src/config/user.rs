@@ -1,9 +1,9 @@
-//! `user` and `group`: whom a process that was started as root becomes.
+//! `user` and `group`: the account to which a process that was started as root changes.
 //!
-//! Names are looked up in `/etc/passwd` and `/etc/group`, which [`Machine`] brings; accounts that only a directory service knows are
-//! named by number. That way nothing has to be asked of the C library, which would load modules for it.
+//! Names are looked up in `/etc/passwd` and `/etc/group`, which [`Machine`] provides; accounts of a directory service must be named by
+//! number. This avoids the C library's lookup, which would load modules.
 //!
-//! Not known here: how it is done (`proxy::plan::User`).
+//! Not known here: how the change is made (`proxy::plan::User`).
 
 use proxy::plan::User;
 
@@ -11,10 +11,10 @@ use super::machine::Machine;
 use super::problem::Found;
 use super::raw::Block;
 
-/// Becomes this user, if there is one and nothing else was said.
+/// The default user, if there is one of this name.
 const DEFAULT: &str = "loligo";
 
-/// The user, if there is anything to become. `whole`: the settings as they were written.
+/// The user to change to, if any. `whole`: the settings as written.
 pub fn settle(
     (name, group): (Option<&str>, Option<&str>),
     whole: &Block,
@@ -91,7 +91,7 @@ fn ordinary(name: &str, uid: u32, gid: u32) -> Option<User> {
     })
 }
 
-/// The number of an account, and what stands behind it: a user's group. A number need not be in the file.
+/// The number of an account, and the field after it: a user's group. An account given by number need not be in the file.
 fn account(file: &str, name: &str) -> Option<(u32, Option<u32>)> {
     let number: Option<u32> = name.parse().ok();
     let found = file.lines().find_map(|line| {

@@ -17,7 +17,7 @@ use tracing_subscriber::EnvFilter;
 use super::problem::Place;
 use super::raw::{Given, Value, without_password};
 
-/// Where clients connect if the user does not say.
+/// The default address where clients connect.
 pub const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 3128);
 
 /// Where a store is.
@@ -26,13 +26,13 @@ pub enum StorePath {
     /// In the user's cache directory.
     #[default]
     Default,
-    /// There is none.
+    /// There is no store.
     None,
-    /// Here.
+    /// At this path.
     At(PathBuf),
 }
 
-/// A value, or what is expected.
+/// A value, or a text that says what is expected.
 type Read<T> = Result<T, String>;
 
 fn expected<T>(what: &str) -> Read<T> {
@@ -93,16 +93,16 @@ pub fn path(given: &Given) -> Read<PathBuf> {
     }
 }
 
-/// What `listener.tls` says.
+/// The value of `listener.tls`.
 #[derive(Clone, PartialEq, Debug)]
 pub enum TlsWord {
     /// Plain HTTP.
     Plain,
     /// One certificate.
     Files(CertificateFiles),
-    /// One that is made at the start.
+    /// A self-signed certificate that is made at the start.
     SelfSigned,
-    /// The one that is ordered.
+    /// The certificate that is ordered from an authority.
     Acme,
 }
 
@@ -181,7 +181,7 @@ pub fn word<T: Copy>(given: &Given, words: &[(&str, T)]) -> Read<T> {
     expected(&format!("{} or {last}", others.join(", ")))
 }
 
-/// RFC 9110 §5.6.2, and short.
+/// A token of RFC 9110 §5.6.2, with at most 64 bytes.
 pub fn token(given: &Given) -> Read<String> {
     let text = text(given)?;
     if text.len() > 64 || !is_token(text) {
@@ -209,7 +209,7 @@ pub fn workers(given: &Given) -> Read<usize> {
     Ok(number(given, Plan::WORKERS)? as usize)
 }
 
-/// 0: no memory tier.
+/// The size of the memory tier; 0: none.
 pub fn memory(given: &Given) -> Read<u64> {
     match &given.value {
         Value::Text(text) if text == "none" || parse_size(text) == Some(0) => Ok(0),
@@ -228,7 +228,7 @@ pub fn store_path(given: &Given) -> Read<StorePath> {
 
 pub fn replacement(given: &Given) -> Read<Replacement> {
     let text = text(given)?;
-    // Sizes have units here; the store counts in bytes.
+    // Sizes have units here; the store takes bytes.
     let read = match text.strip_prefix("lru-threshold=") {
         Some(size) => {
             let Some(bytes) = parse_size(size).filter(|&bytes| bytes > 0) else {
@@ -338,7 +338,7 @@ pub fn facility(given: &Given) -> Read<u8> {
 pub fn log_level(given: &Given) -> Read<String> {
     let text = text(given)?;
     let known = ["off", "error", "warn", "info", "debug", "trace"].contains(&text);
-    // A word without `=` would be taken for the name of a target: nothing else would be logged.
+    // A word without `=` would be read as the name of a target, and nothing else would be logged.
     if !known && (!text.contains('=') || EnvFilter::try_new(text).is_err()) {
         return expected("error, warn, info, debug or trace, or a filter such as info,proxy=debug");
     }
@@ -359,7 +359,7 @@ pub fn name_servers(given: &Given) -> Read<Vec<SocketAddr>> {
     }
 }
 
-/// How much clients may demand, of a listener or in a rule.
+/// How far cache directives of clients are obeyed, by a listener or a rule.
 pub fn directives(given: &Given) -> Read<ClientDirectives> {
     let words = [
         ("obey", ClientDirectives::Obey),
@@ -400,7 +400,7 @@ pub fn destinations(given: &Given) -> Read<Destinations> {
     Ok(allowed)
 }
 
-/// Lines that end in LF alone; folded ones.
+/// Whether lines that end in LF alone are accepted, and whether folded lines are.
 pub fn lenient(given: &Given) -> Read<(bool, bool)> {
     let mut read = (false, false);
     for word in list(given)? {
@@ -489,7 +489,7 @@ fn network(text: &str) -> Read<IpNet> {
     let net = one.or_else(|_| text.parse::<IpNet>()).map_err(|_| {
         format!("\"{text}\" is no network; write \"10.0.0.0/8\", \"2001:db8::/32\" or one address")
     })?;
-    // Clients and destinations are compared in the form in which IPv4 is IPv4.
+    // Clients and destinations are compared with IPv4-mapped addresses written as IPv4.
     let net = match net {
         IpNet::V6(mapped) if mapped.prefix_len() >= 96 => match mapped.addr().to_ipv4_mapped() {
             Some(v4) => IpNet::new_assert(v4.into(), mapped.prefix_len() - 96),

@@ -1,6 +1,6 @@
-//! How it is read what a rule decides, and which fields it changes.
+//! How the decisions of a rule and its changes of fields are read.
 //!
-//! Not known here: conditions, and what only makes sense together (`rules`).
+//! Not known here: conditions, and checks of several settings together (`rules`).
 
 use std::fs;
 
@@ -19,7 +19,7 @@ pub fn deny(given: &Given) -> Result<Option<String>, String> {
     }
 }
 
-/// `true`; there is nothing else to say.
+/// `true`; no other value is possible.
 pub fn allow(given: &Given) -> Result<bool, String> {
     match values::switch(given)? {
         true => Ok(true),
@@ -163,7 +163,7 @@ fn checked(side: Side, name: &str) -> Result<(), String> {
 
 fn removals(given: &Given, side: Side) -> Result<Vec<Edit>, String> {
     let edit = |name: &String| {
-        // What describes the body may be kept from clients, though it is not changed.
+        // Fields that describe the body may be removed from responses, but not changed.
         let may_go = ["ETag", "Last-Modified", "Accept-Ranges"];
         let may_go = may_go.iter().any(|it| it.eq_ignore_ascii_case(name));
         if side != Side::Response || !may_go {

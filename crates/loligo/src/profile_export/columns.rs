@@ -1,13 +1,13 @@
 //! The two tables of an export, column by column: requests and events.
 //!
-//! A row is a cell for each column, in the table's order. What a request did not have is null, never zero: a stage that it did not pass
-//! through, a server that it did not ask, and everything that a file of version 1 does not say.
+//! A row has a cell for each column, in the table's order. A missing value is null, never zero: a stage that the request did not pass
+//! through, a server that was not asked, and all columns that files of version 1 do not have.
 //!
 //! Not known here: CSV, Parquet, files.
 
 use profile::{Encryption, Event, Flags, Hierarchy, Record, StageName};
 
-/// What a column holds.
+/// The type of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Microseconds since 1970, UTC.
@@ -45,18 +45,18 @@ impl Kind {
 /// One column.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Column {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What it holds.
+    /// The type.
     pub kind: Kind,
-    /// False: it is never null.
+    /// False: the column is never null.
     pub is_nullable: bool,
 }
 
 /// One value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cell<'a> {
-    /// There is none.
+    /// No value.
     Null,
     /// A number or a time.
     Number(u64),
@@ -78,12 +78,12 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// Where rows come from.
+/// The profile that rows come from.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
-    /// The file, as it was typed.
+    /// The file, as typed.
     pub name: &'a str,
-    /// Which secret the keys are hashed with; 0: there are none.
+    /// The identifier of the secret with which keys are hashed; 0: there are no keys.
     pub keys_id: u32,
 }
 
@@ -221,7 +221,7 @@ pub fn of_events() -> Vec<Column> {
 /// The cells after `source`, `happened` and `event`.
 const EVENT_CELLS: usize = 13;
 
-/// Gives the rows of one event to `take`; none for an event of a kind that is not known here.
+/// Passes the rows of one event to `take`; none for an event of an unknown kind.
 ///
 /// # Errors
 /// Those of `take`.
@@ -424,7 +424,7 @@ mod tests {
         .unwrap();
         let mut rows = text.lines().filter(|line| line.starts_with("| `"));
         for column in of_requests().iter().chain(&of_events()) {
-            // Stages are three columns each, told once.
+            // Each stage has three columns, which are described once for all stages.
             let stage = StageName::ALL.map(|it| it.as_str().replace('-', "_"));
             if stage
                 .iter()

@@ -54,7 +54,7 @@ impl<W: Write> Csv<W> {
         self.out.write_all(&self.line)
     }
 
-    /// Writes what is still buffered, and gives back what it wrote to.
+    /// Writes buffered bytes, and returns the output.
     ///
     /// # Errors
     /// Those of `out`.
@@ -68,7 +68,7 @@ fn number_text(number: u64, out: &mut Vec<u8>) {
     write!(out, "{number}").expect("a Vec takes every write");
 }
 
-/// An empty text stands in quotes: without them it would be null.
+/// Writes a text. An empty one is in quotes: without them it would be null.
 fn field(text: &str, out: &mut Vec<u8>) {
     if !text.is_empty() && !text.contains([',', '"', '\r', '\n']) {
         out.extend_from_slice(text.as_bytes());

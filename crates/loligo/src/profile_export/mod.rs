@@ -1,12 +1,12 @@
-//! `loligo profile export`: profiles as one table, for programs that take over where one machine ends.
+//! `loligo profile export`: profiles as one table, for databases and programs for large data.
 //!
 //! ```text
 //! files --> profile::Reader --> columns (a row of cells) --> csv or parquet --> output (a file or a stream)
 //! ```
 //!
-//! Torn places are told on standard error and passed over, as `loligo profile dump` does. All files are looked at before the first row
-//! is written, so that a foreign file among a hundred does not come up at the end. A reader of the output that has seen enough (`head`)
-//! ends it quietly. Memory: one row, or for Parquet one row group.
+//! Torn places are reported on standard error and skipped, as by `loligo profile dump`. All files are checked before the first row is
+//! written, so that a foreign file among a hundred is reported at once. If the reader of the output closes it (`head`), the export ends
+//! quietly. Memory: one row, or for Parquet one row group.
 
 mod columns;
 mod csv;
@@ -29,7 +29,7 @@ use output::Output;
 /// Bytes read from a file at once.
 const READ_BYTES: usize = 1 << 18;
 
-/// Exports what was typed.
+/// Runs the command.
 pub fn export(flags: &ExportFlags) -> ExitCode {
     match run(flags) {
         Ok(()) => ExitCode::SUCCESS,
@@ -83,7 +83,7 @@ enum Problem {
     Output(io::Error),
 }
 
-/// Is it a profile, and another file than the output?
+/// Checks that a file is a profile, and not the output.
 fn check(file: &Path, output: &Path) -> Result<(), String> {
     use std::os::unix::fs::MetadataExt as _;
     if file == Path::new("-") {
@@ -165,7 +165,7 @@ fn bar(bytes: u64) -> ProgressBar {
 
 type Out = Box<dyn Write + Send>;
 
-/// Takes rows.
+/// The writer of rows.
 enum Sink {
     Csv(csv::Csv<Out>),
     #[cfg(feature = "parquet")]
@@ -196,7 +196,7 @@ impl Sink {
         }
     }
 
-    /// Writes what is left.
+    /// Writes everything that is still buffered.
     fn finish(self) -> io::Result<()> {
         let mut out = match self {
             Sink::Csv(csv) => csv.finish()?,

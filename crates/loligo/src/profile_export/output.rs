@@ -1,7 +1,7 @@
-//! Where an export goes: a file that is whole or not there, or a stream.
+//! The output of an export: a file that is complete or not there, or a stream.
 //!
-//! A file is written as `NAME.part` beside its place and renamed at its end, so a program that finds `NAME` finds all of it. What is no
-//! plain file (a pipe, `/dev/stdout`) is written to directly; `-` is standard output.
+//! A file is written as `NAME.part` in the same folder and renamed at its end, so a program that finds `NAME` finds all of it. Outputs that
+//! are not plain files (a pipe, `/dev/stdout`) are written to directly; `-` is standard output.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal as _, Write};
@@ -9,27 +9,27 @@ use std::path::{Path, PathBuf};
 
 /// Where the bytes go; `out` is buffered.
 pub struct Output {
-    /// The bytes.
+    /// The writer.
     pub out: Box<dyn Write + Send>,
-    /// What to do at the end.
+    /// How the output is completed or dropped.
     pub place: Place,
 }
 
 /// How an output ends.
 pub enum Place {
-    /// It is a stream; nothing is left to do.
+    /// A stream, which needs no completion.
     Stream,
-    /// A file beside its place.
+    /// A file that is renamed at the end.
     Part {
-        /// As it is now.
+        /// Its present name.
         part: PathBuf,
-        /// As it will be.
+        /// Its final name.
         whole: PathBuf,
     },
 }
 
 impl Output {
-    /// Opens it. `is_binary`: not to be shown on a terminal.
+    /// Opens an output. `is_binary`: refuse a terminal.
     ///
     /// # Errors
     /// A sentence for the user.
@@ -63,7 +63,7 @@ impl Output {
     }
 }
 
-/// What a file is called until it is whole.
+/// The name of a file until it is complete.
 pub fn part_of(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".part");
@@ -71,7 +71,7 @@ pub fn part_of(path: &Path) -> PathBuf {
 }
 
 impl Place {
-    /// All is written: the file takes its name.
+    /// Completes the output: the file takes its final name.
     ///
     /// # Errors
     /// The rename failed.
@@ -82,10 +82,10 @@ impl Place {
         }
     }
 
-    /// It is not whole: it goes.
+    /// Drops an incomplete output: the file is removed.
     pub fn drop(self) {
         if let Place::Part { part, .. } = self {
-            // If it cannot be removed, its name still says that it is a part.
+            // If the file cannot be removed, its name still shows that it is a part.
             let _ = fs::remove_file(part);
         }
     }

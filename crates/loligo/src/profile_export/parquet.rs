@@ -1,7 +1,7 @@
 //! Rows as Parquet, by the crate's column writers, without Arrow.
 //!
-//! A row group has its columns one after the other, so rows are collected column by column until the group is full: the values that are
-//! there, and a bit a row that says whether there is one. Then each column is encoded (dictionaries for what repeats, differences for
+//! A row group stores its columns one after the other, so rows are collected by column until the group is full: the values that are
+//! not null, and a bit a row for whether there is one. Then each column is encoded (dictionaries for repeated values, differences for
 //! times), compressed with zstd and written.
 //!
 //! Limits: a group has [`ROWS_MAX`] rows, or fewer if its texts reach [`TEXT_BYTES_MAX`]. Collected, the widest possible rows (all nine
@@ -22,9 +22,9 @@ use parquet::schema::types::ColumnPath;
 
 use super::columns::{Cell, Column, Kind};
 
-/// Rows of a group.
+/// The most rows of a group.
 pub const ROWS_MAX: usize = 1_000_000;
-/// Bytes of different texts of a group; the group ends there.
+/// Bytes of distinct texts at which a group ends.
 pub const TEXT_BYTES_MAX: usize = 32 << 20;
 /// Rows given to the encoder at once.
 const BATCH: usize = 8192;
@@ -38,9 +38,9 @@ pub struct Parquet<W: Write + Send> {
     text_bytes: usize,
 }
 
-/// The values of one column of the group at hand.
+/// The values of one column in the present group.
 struct Collected {
-    /// Empty if the column is never null.
+    /// A bit a row: is there a value? Empty if the column is never null.
     present: Vec<u8>,
     is_nullable: bool,
     values: Values,
@@ -53,7 +53,7 @@ enum Values {
     Texts(Texts),
 }
 
-/// Texts by number; equal ones once.
+/// Texts by number; equal texts are stored once.
 #[derive(Default)]
 struct Texts {
     values: Vec<u32>,
@@ -62,9 +62,9 @@ struct Texts {
 }
 
 impl Texts {
-    /// The bytes that it takes more now.
+    /// Adds a text; returns the bytes that this takes.
     fn push(&mut self, text: &str) -> usize {
-        // Rows that follow each other often have the same.
+        // Consecutive rows often have the same text.
         let last = self.values.last().copied();
         if let Some(last) = last.filter(|&at| self.all[at as usize].data() == text.as_bytes()) {
             self.values.push(last);
@@ -97,7 +97,7 @@ impl Collected {
         }
     }
 
-    /// Adds the cell of row `row`; says how many bytes of text that took.
+    /// Adds the cell of row `row`; returns the bytes of text that this takes.
     fn push(&mut self, row: usize, cell: Cell<'_>) -> usize {
         if self.is_nullable {
             if row.is_multiple_of(8) {
@@ -108,7 +108,7 @@ impl Collected {
         }
         match (&mut self.values, cell) {
             (_, Cell::Null) => assert!(self.is_nullable, "a column that is never null"),
-            // Numbers without sign are kept with the same bits.
+            // Unsigned numbers are stored with the same bits.
             (Values::Narrow(values), Cell::Number(number)) => values.push(number as u32 as i32),
             (Values::Wide(values), Cell::Number(number)) => values.push(number as i64),
             (Values::Flags(values), Cell::Flag(is_so)) => values.push(is_so),
@@ -245,7 +245,7 @@ impl<W: Write + Send> Parquet<W> {
     }
 }
 
-/// The error of the output that is in it, so that its kind is seen.
+/// The I/O error inside a Parquet error, so that callers see its kind.
 fn plain(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(inner) => match inner.downcast::<io::Error>() {

@@ -1,10 +1,10 @@
 //! A figure of all sources as a chart.
 //!
-//! Side by side (the usual way) each source has a panel, and a curve's colour says what the curve is about. With days over each other
-//! each curve has a panel, and the colour says which day.
+//! Side by side (the default) each source has a panel, and the colour of a curve shows its role. With days over each other
+//! each curve has a panel, and the colour shows the source (the day).
 //!
 //! Not known here: how anything is computed (crate `report`) or drawn (crate `page`).
-//! Limits: [`MARKS_MAX`] marks a panel; the others are in no plot.
+//! Limits: [`MARKS_MAX`] marks a panel; others are not drawn.
 
 use page::chart::{COLOURS, Chart, Curve, Panel, Spot};
 use page::{Axis, Table, bytes_text, utc_text, value_text};
@@ -12,15 +12,15 @@ use report::model::{self, AxisKind, Figure, Form, Point, Role, SourceReport};
 
 use super::names::{called, title};
 
-/// Marks of a panel: of more, they would only cover the curves.
+/// The most marks of a panel: more would only cover the curves.
 const MARKS_MAX: usize = 8;
 
 const DAY_S: f64 = 86_400.0;
 
-/// The choices above a time plot. What a curve's value is (mostly its median) comes first.
+/// The choices above a time plot. The curve's own value (mostly its median) comes first.
 const STATISTICS: [&str; 5] = ["median", "p90", "p95", "p99", "mean"];
 
-/// How figures of several sources stand to each other.
+/// The layout of figures with several sources.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Layout {
     /// Each source has its own y axis.
@@ -29,7 +29,7 @@ pub struct Layout {
     pub days: bool,
 }
 
-/// The figure of that id, which one of the sources has.
+/// The chart of the figure with this id, which at least one source has.
 pub fn chart(id: &str, sources: &[SourceReport], layout: Layout) -> Chart {
     let with: Vec<(usize, &SourceReport, &Figure)> = (sources.iter().enumerate())
         .filter_map(|(nth, source)| Some((nth, source, source.figure(id)?)))
@@ -89,7 +89,7 @@ fn axis(axis: &model::Axis) -> Axis {
     }
 }
 
-/// What the drawing shows, for those who do not see it.
+/// The alternative text of the drawing.
 fn alternative(figure: &Figure) -> String {
     let names: Vec<&str> = figure.curves.iter().map(|c| c.name.as_str()).collect();
     format!(
@@ -127,7 +127,7 @@ fn beside(mut panel: Panel, source: &SourceReport, figure: &Figure, on_days: boo
     panel
 }
 
-/// Of a figure without points.
+/// Why a figure has no points.
 fn why_empty(figure: &Figure) -> &str {
     let why = figure.not_recorded.as_ref().or(figure.empty.as_ref());
     why.map_or("no request of this source had this", String::as_str)
@@ -171,7 +171,7 @@ fn overlays(with: &[(usize, &SourceReport, &Figure)], on_days: bool) -> Vec<Pane
     panels
 }
 
-/// Colour and line: 0 whole, 1 dashed, 2 dotted.
+/// Colour and line: 0 solid, 1 dashed, 2 dotted.
 type Look = (usize, usize);
 
 fn drawn(form: Form, name: &str, (colour, line): Look, layers: Vec<Vec<Spot>>) -> Curve {
@@ -183,7 +183,7 @@ fn drawn(form: Form, name: &str, (colour, line): Look, layers: Vec<Vec<Spot>>) -
     }
 }
 
-/// The colour that its role has on the whole page; in a figure with several curves of a role, other lines.
+/// The colour of the curve's role, the same on the whole page; several curves of a role in a figure differ in their lines.
 fn look(curve: &model::Curve, used: &mut Vec<Look>) -> Look {
     let colour = colour(curve.role);
     let first = usize::from(curve.is_dashed);
@@ -232,7 +232,7 @@ fn layers(
                 let shift = if is_timed { slot_s / 2.0 } else { 0.0 };
                 let x = point.x + shift;
                 let shown = if on_days { x.rem_euclid(DAY_S) } else { x };
-                // Nothing is joined over slots without a value, nor over midnight.
+                // The line has a gap at slots without a value, and at midnight.
                 let is_wrapped = on_days && (x / DAY_S).floor() != (before / DAY_S).floor();
                 if before.is_finite() && (x - before > 1.5 * step || is_wrapped) {
                     out.push(Spot::gap(shown));
@@ -247,7 +247,7 @@ fn layers(
         .collect()
 }
 
-/// By [`STATISTICS`].
+/// The value of a point for one of [`STATISTICS`].
 fn statistic(point: &Point, nth: usize) -> f64 {
     match (nth, &point.spread) {
         (0, _) => point.value,
@@ -286,7 +286,7 @@ fn idle(source: &SourceReport) -> Vec<(f64, f64)> {
     out
 }
 
-/// What happened while requests were served; where it began is no news.
+/// The first marks between the beginning and the end of a source, without those in half a slot at either end.
 fn marks(source: &SourceReport) -> Vec<(f64, String)> {
     let (from, to) = (source.began_unix_us, source.ended_unix_us);
     let inside = source.marks.iter().filter(|mark| {

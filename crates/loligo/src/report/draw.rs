@@ -1,4 +1,4 @@
-//! The page: what the sources are, tables, what they could not tell, figures, all measures. Texts and tables serve the terminal, too.
+//! The page: sources, tables, gaps in the data, figures, all measures. Texts and tables are used on the terminal, too.
 //!
 //! Not known here: how a figure becomes a chart (`chart`).
 
@@ -64,7 +64,7 @@ pub fn about(source: &SourceReport, name: &str) -> String {
     out + "."
 }
 
-/// With commas between thousands.
+/// A number with commas between thousands.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -101,7 +101,7 @@ fn ids_of_tables(sources: &[SourceReport]) -> Vec<&str> {
     ids
 }
 
-/// `None` if no source has a fact for it.
+/// One table with the sources as columns; `None` if no source has a row of it.
 fn table(id: &str, sources: &[SourceReport]) -> Option<Table> {
     let of = |source: &SourceReport| source.tables.iter().find(|table| table.id == id).cloned();
     let columns: Vec<Option<model::Table>> = sources.iter().map(of).collect();
@@ -130,13 +130,13 @@ fn table(id: &str, sources: &[SourceReport]) -> Option<Table> {
     Some(out)
 }
 
-/// Tables that have nothing of a source.
+/// A sentence for each table and source without data.
 pub fn tables_without(sources: &[SourceReport]) -> Vec<String> {
     let ids = ids_of_tables(sources).into_iter();
     ids.flat_map(|id| why_empty(id, sources)).collect()
 }
 
-/// Why a table has nothing of a source, and what would fill it: a sentence for each source that has nothing.
+/// Why a table has no data of a source, and what would provide it: a sentence for each such source.
 fn why_empty(id: &str, sources: &[SourceReport]) -> Vec<String> {
     let of = |source: &SourceReport| {
         let table = source.tables.iter().find(|table| table.id == id)?;

@@ -1,12 +1,12 @@
 //! Lines of a log, each with its number, in bounded memory.
 //!
-//! Not known here: what is in them.   Limits: [`LINE_BYTES_MAX`]; of a longer line the rest is passed over, and its reader is told.
+//! Not known here: the content of lines.   Limits: [`LINE_BYTES_MAX`]; the rest of a longer line is skipped, and `is_cut` is set.
 
 use std::io::{self, BufRead};
 
 use memchr::memchr;
 
-/// The longest line that is read whole. Squid cuts URLs at 8 KiB, and a line with headers is seldom longer than 20.
+/// The longest line that is read whole. Squid cuts URLs at 8 KiB, and a line with headers is seldom longer than 20 KiB.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// A source of lines.
@@ -19,10 +19,10 @@ pub struct Lines<R> {
 
 /// A line without its end.
 pub struct Line<'a> {
-    /// From 1.
+    /// Counted from 1.
     pub number: u64,
     pub bytes: &'a [u8],
-    /// There was more than is kept.
+    /// The rest of the line was skipped.
     pub is_cut: bool,
 }
 

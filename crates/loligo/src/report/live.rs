@@ -1,9 +1,9 @@
-//! `GET /profile` of an admin interface, as a source of bytes that ends when its time is over.
+//! `GET /profile` of an admin interface, as a source of bytes that ends after a given time.
 //!
-//! Ctrl-C ends the time as well; what came until then is used ([`End`]).
+//! Ctrl-C ends it as well; the bytes received until then are used ([`End`]).
 //!
 //! Not known here: what the bytes mean.
-//! Limits: [`HEAD_BYTES_MAX`]; a proxy that sends nothing is waited for until the time is over.
+//! Limits: [`HEAD_BYTES_MAX`]; the wait for a proxy that sends nothing lasts until the time is over.
 
 use std::io::{self, BufRead, BufReader, Read, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -13,20 +13,20 @@ use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// A longer head of the answer is none.
+/// The longest head of an answer; a longer one is an error.
 const HEAD_BYTES_MAX: u64 = 16 << 10;
-/// A proxy that takes no connection for so long is not there.
+/// The longest wait for a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// How often a read that waits looks at the clock.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The admin interface's port where none is said.
+/// The admin interface's default port.
 const ADMIN_PORT: u16 = 3129;
 
 /// The exit status of a program that was interrupted.
 const EXIT_INTERRUPTED: i32 = 130;
 
-/// When listening ends.
+/// The end of listening: a time, or an interrupt.
 #[derive(Clone, Debug)]
 pub struct End {
     until: Instant,
@@ -34,7 +34,7 @@ pub struct End {
 }
 
 impl End {
-    /// At `until`.
+    /// Ends at `until`.
     pub fn at(until: Instant) -> End {
         let is_interrupted = Arc::default();
         End {
@@ -43,7 +43,7 @@ impl End {
         }
     }
 
-    /// From now on an interrupt ends it earlier; a second one ends the program.
+    /// Lets an interrupt end listening earlier; a second interrupt ends the program.
     ///
     /// # Errors
     /// The system gives no thread or no signals.
@@ -65,13 +65,13 @@ impl End {
         Ok(self)
     }
 
-    /// Is it over?
+    /// Has listening ended?
     pub fn is_here(&self) -> bool {
         self.is_interrupted.load(Ordering::Relaxed) || Instant::now() >= self.until
     }
 }
 
-/// Tries all addresses of the name: `localhost` may have one where nobody listens.
+/// Tries all addresses of the name: not all addresses of `localhost` may have a listener.
 fn connect(address: &str) -> io::Result<TcpStream> {
     let mut last = io::Error::other("the name has no address");
     for address in address.to_socket_addrs()? {
@@ -83,10 +83,10 @@ fn connect(address: &str) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// Asks for the profile. The source ends at `end` and when the proxy does.
+/// Asks for the profile. The source ends at `end`, or when the proxy ends.
 ///
 /// # Errors
-/// What to say: the URL is none, nobody listens there, or the answer is not a profile.
+/// A message: the text is no URL, no proxy listens there, or the answer is not a profile.
 pub fn open(url: &str, end: End) -> Result<impl Read + use<>, String> {
     let said = |what: &dyn std::fmt::Display| format!("{url}: {what}");
     let rest = url.strip_prefix("http://").unwrap_or(url);
@@ -126,7 +126,7 @@ pub fn open(url: &str, end: End) -> Result<impl Read + use<>, String> {
     })
 }
 
-/// Reads the head; is the body in chunks?
+/// Reads the head; returns whether the body is chunked.
 fn head(reader: &mut impl BufRead) -> Result<bool, String> {
     let mut limited = reader.take(HEAD_BYTES_MAX);
     let mut line = Vec::new();
@@ -172,7 +172,7 @@ fn head(reader: &mut impl BufRead) -> Result<bool, String> {
     }
 }
 
-/// A connection that ends at a moment.
+/// A connection whose reads end at `end`.
 struct Until {
     stream: TcpStream,
     end: End,
@@ -198,18 +198,18 @@ impl Read for Until {
     }
 }
 
-/// The body, without its chunks' frames.
+/// The body, without the framing of its chunks.
 struct Body<R> {
     reader: BufReader<R>,
     is_chunked: bool,
-    /// Of the chunk.
+    /// Bytes left of the chunk.
     left: u64,
     has_begun: bool,
     has_ended: bool,
 }
 
 impl<R: Read> Body<R> {
-    /// Goes to the next chunk; at the last, or where the connection ends, the body has ended.
+    /// Reads the size of the next chunk. The body ends at the last chunk, or when the connection ends.
     fn next_chunk(&mut self) -> io::Result<()> {
         let mut line = Vec::new();
         if self.has_begun {
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// What a report reads of a proxy that answers this and then stays silent.
+    /// The bytes that a report reads from a proxy that sends this answer, then nothing.
     fn from(answer: &'static str) -> Result<Vec<u8>, String> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -269,7 +269,7 @@ mod tests {
                 reader.read_line(&mut asked).unwrap();
             }
             stream.write_all(answer.as_bytes()).unwrap();
-            // Stays open until the report goes.
+            // Keep the connection open until the report closes it.
             let _ = reader.read_line(&mut asked);
             asked
         });

@@ -9,7 +9,7 @@
 //! The text goes to standard output, progress and complaints to standard error.
 //!
 //! Not known here: how a figure is computed, how a chart is drawn.
-//! Limits: all reports of a page are in memory at once; what they are computed from is in temporary files.
+//! Limits: all reports of a page are in memory at once; their data is in temporary files.
 
 mod args;
 mod chart;
@@ -39,10 +39,10 @@ use self::live::End;
 use self::progress::Progress;
 use self::sources::Gathered;
 
-/// How long a running proxy is listened to.
+/// The default time of listening to a running proxy.
 const LISTEN_DEFAULT: Duration = Duration::from_secs(60);
 
-/// Runs what was typed.
+/// Runs the command.
 pub fn run(flags: &ReportFlags) -> ExitCode {
     let done = match &flags.command {
         Some(ReportCommand::Compare(flags)) => compare(flags),
@@ -100,7 +100,7 @@ fn files(typed: &[String], options: &Options, quiet: bool) -> Result<Vec<Gathere
     Ok(out)
 }
 
-/// Listens to running proxies, all at the same time. One that cannot be listened to is left out, if there are other sources.
+/// Listens to running proxies, all at the same time. A proxy that does not answer is left out if there are other sources.
 fn listen(flags: &MakeFlags, options: &Options) -> Result<Vec<Gathered>, String> {
     if flags.live.is_empty() {
         return Ok(Vec::new());
@@ -138,7 +138,7 @@ fn listen(flags: &MakeFlags, options: &Options) -> Result<Vec<Gathered>, String>
     Ok(out)
 }
 
-/// Computes; slots of all sources have one length, or they could not be compared.
+/// Computes the reports. The slots of all sources have the same length, so that they can be compared.
 fn finish(mut gathered: Vec<Gathered>, options: &Options) -> Result<Vec<SourceReport>, String> {
     let spans = gathered.iter().filter_map(|one| match one {
         Gathered::Builder(builder) => builder.span(),
@@ -169,7 +169,7 @@ fn finish(mut gathered: Vec<Gathered>, options: &Options) -> Result<Vec<SourceRe
     Ok(out)
 }
 
-/// Sources of one name get numbers.
+/// Adds numbers to sources of the same name.
 fn distinct(sources: &mut [SourceReport]) {
     for at in 1..sources.len() {
         let (before, this) = sources.split_at_mut(at);
@@ -226,7 +226,7 @@ fn put(path: &Path, content: &str) -> Result<(), String> {
     std::fs::write(path, content).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// A reader that has seen enough is no failure.
+/// Prints a text. Errors are ignored: the reader may have closed the output.
 fn say(content: &str) {
     let _ = std::io::stdout().lock().write_all(content.as_bytes());
 }

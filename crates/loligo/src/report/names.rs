@@ -1,6 +1,6 @@
-//! What sources, figures and tables are called.
+//! The names of sources, figures and tables.
 //!
-//! Not known here: what is in them.
+//! Not known here: their content.
 
 use report::model::{Figure, SourceReport, Table};
 
@@ -14,7 +14,7 @@ pub fn called(source: &SourceReport) -> String {
     }
 }
 
-/// `1` to `25`, `24b`.
+/// Is this a figure of the paper: `1` to `25`, `24b`?
 pub fn is_of_paper(id: &str) -> bool {
     id.starts_with(|c: char| c.is_ascii_digit())
 }
@@ -36,7 +36,7 @@ pub fn caption(table: &Table) -> String {
     }
 }
 
-/// The figures of all sources, in order: each as the first source has it that has it.
+/// The figures of all sources, in order; each is taken from the first source that has it.
 pub fn figures(sources: &[SourceReport]) -> Vec<&Figure> {
     let mut out: Vec<&Figure> = Vec::new();
     for figure in sources.iter().flat_map(|source| &source.figures) {

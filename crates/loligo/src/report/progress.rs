@@ -1,14 +1,14 @@
-//! How far the reading is, on one line of the terminal, and a word beforehand.
+//! The progress of reading, on one line of the terminal, and before large inputs an estimate of the time.
 //!
-//! Not known here: what is read.   Limits: nothing unless standard error is a terminal, but for the word beforehand.
+//! Not known here: what is read.   Limits: no progress unless standard error is a terminal; the estimate is printed unless `quiet`.
 
 use std::io::IsTerminal as _;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Less than this is read before anybody wonders.
+/// The estimate is printed for inputs of this size or more.
 const WORTH_A_WORD_BYTES: u64 = 256 << 20;
-/// What a core reads of profiles and logs in a second, roughly.
+/// Bytes of profiles and logs that a core reads in a second, roughly.
 const READ_BYTES_PER_SECOND: u64 = 20 << 20;
 
 /// A bar over all sources.
@@ -19,7 +19,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// For so many bytes. 0: not known, as of standard input.
+    /// Begins, for so many bytes. 0: unknown, as for standard input.
     pub fn new(total_bytes: u64, quiet: bool) -> Progress {
         if !quiet && total_bytes >= WORTH_A_WORD_BYTES {
             let minutes = total_bytes.div_ceil(READ_BYTES_PER_SECOND).div_ceil(60);
@@ -50,7 +50,7 @@ impl Progress {
         Progress { bar, before: 0 }
     }
 
-    /// The next source begins, behind so many bytes.
+    /// Begins the next source, after so many bytes of earlier sources.
     pub fn begin(&mut self, name: &str, before: u64) {
         self.before = before;
         self.bar.set_message(name.to_owned());
@@ -62,7 +62,7 @@ impl Progress {
         self.bar.set_position(self.before + bytes);
     }
 
-    /// Something without a measure begins.
+    /// Shows a step that has no measure of progress.
     pub fn say(&self, what: &str) {
         self.bar.set_message(what.to_owned());
     }

@@ -1,10 +1,10 @@
 //! From files, standard input and running proxies to reports of sources.
 //!
-//! What a file is, its first bytes tell, not its name: a profile has a header, a report in JSON begins with a brace, and Squid's log has lines that can
-//! be read as such. What cannot be used of a source is counted and told with line or offset; the rest is used.
+//! The kind of a file is found from its first bytes, not from its name: a profile has a header, a report in JSON begins with a brace, and
+//! Squid's log has lines in its format. Unusable parts of a source are counted and reported with line or offset; the rest is used.
 //!
 //! Not known here: what is computed.
-//! Limits: [`SNIFFED_BYTES`] of a source are looked at to find out what it is; a report in JSON has at most [`JSON_BYTES_MAX`].
+//! Limits: the first [`SNIFFED_BYTES`] of a source decide its kind; a report in JSON has at most [`JSON_BYTES_MAX`].
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -20,29 +20,29 @@ use super::lines::Lines;
 use super::live::{self, End};
 use super::progress::Progress;
 
-/// The first bytes of a source, by which its kind is found out.
+/// How many first bytes of a source decide its kind.
 const SNIFFED_BYTES: usize = 64 << 10;
-/// A larger file is no report: one of a week has some 30 MB.
+/// The largest report in JSON; the report of a week has some 30 MB.
 const JSON_BYTES_MAX: u64 = 1 << 30;
 /// The reader's buffer; large, so that a disk reads ahead.
 const BUFFER_BYTES: usize = 256 << 10;
-/// How many items are read between two looks at the progress.
+/// How many items are read between two updates of the progress.
 const STRIDE: u64 = 8192;
-/// Every profile begins with it.
+/// The first bytes of every profile.
 const PROFILE_MAGIC: &[u8] = b"\x00LoliPro";
 
 /// A source that was read.
 pub enum Gathered {
-    /// Its report can be computed.
+    /// Data from which a report can be computed.
     Builder(Box<Builder>),
-    /// It was a report already.
+    /// Reports that were computed earlier.
     Reports(Vec<SourceReport>),
 }
 
 /// Reads one source. `-` is standard input.
 ///
 /// # Errors
-/// What to say: it cannot be read, or is nothing that a report can be made of.
+/// A message: the source cannot be read, or is of no known kind.
 pub fn gather(named: &Named, options: &Options, progress: &Progress) -> Result<Gathered, String> {
     let path = named.path.display();
     let said = |e: &dyn std::fmt::Display| format!("{path}: {e}");
@@ -89,7 +89,7 @@ fn read(
         Kind::Profile => profile(&mut builder, whole, &named.path.to_string_lossy(), progress)?,
         _ => log(&mut builder, whole, named, progress)?,
     }
-    // Other sources want the memory next.
+    // Release memory for the next source.
     builder.rest().map_err(|e| spilled(&e))?;
     Ok(Gathered::Builder(Box::new(builder)))
 }
@@ -108,7 +108,7 @@ enum Kind {
     Json,
 }
 
-/// What a source is that begins so.
+/// The kind of a source, by its first bytes.
 fn kind(first: &[u8]) -> Result<Kind, String> {
     if first.starts_with(PROFILE_MAGIC) {
         return Ok(Kind::Profile);
@@ -253,7 +253,7 @@ fn spilled(error: &dyn std::fmt::Display) -> String {
 /// Listens to a running proxy.
 ///
 /// # Errors
-/// What to say.
+/// A message.
 pub fn listen(url: &str, end: &End, options: &Options) -> Result<Builder, String> {
     let body = live::open(url, end.clone())?;
     let source = Source {
@@ -271,7 +271,7 @@ pub fn listen(url: &str, end: &End, options: &Options) -> Result<Builder, String
         match item {
             Ok(Item::Request(record)) => builder.request(&record).map_err(|e| spilled(&e))?,
             Ok(Item::Event(event)) => builder.event(&event).map_err(|e| spilled(&e))?,
-            // The record in which the time was over.
+            // The record that was cut by the end of the time.
             Err(ProfileError::Torn { .. }) if end.is_here() => {}
             Err(e) => builder.trouble(format!("{url}: {e}")),
         }

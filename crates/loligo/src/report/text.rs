@@ -29,7 +29,7 @@ pub fn summary(sources: &[SourceReport]) -> String {
     out
 }
 
-/// The day's value of the curves over time, a line each; the tail where there is one.
+/// The value of each time curve over the whole day, one a line, with its tail if there is one.
 fn day(sources: &[SourceReport]) -> Table {
     let mut heads = vec!["figure".to_owned(), "curve".to_owned()];
     for source in sources {
@@ -80,7 +80,7 @@ fn curves<'a>(sources: &'a [SourceReport], figure: &str) -> Vec<(&'a str, &'a st
     out
 }
 
-/// A comparison, a line for each measure that one of the two has.
+/// A comparison, with a line for each measure that at least one of the two has.
 pub fn compared(a: &str, b: &str, rows: &[Compared]) -> String {
     let heads = [
         "measure",

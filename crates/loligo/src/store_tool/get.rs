@@ -1,4 +1,4 @@
-//! `loligo store get`: one stored response, verified as the proxy would before it serves it.
+//! `loligo store get`: one stored response, verified as by the proxy before it serves a copy.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -33,12 +33,12 @@ pub fn get(flags: &GetFlags) -> Result<(), Failure> {
     };
     let hash = hash_of_key(store.inspection.hasher(), &key);
     let place = store.inspection.find(hash).ok_or_else(absent)?;
-    // Without a tag, what lies right under the URL is meant, however it was reached.
+    // Without `--tag`, the record found under the URL matches whatever its tag.
     let is_meant =
         |found: &[u8]| found == key || (flags.tag.is_none() && name_of_key(found) == key);
     let parts = match read(&store, place) {
         Ok(parts) if is_meant(&parts.key) => parts,
-        // Another's: the index tells most keys apart, not all.
+        // Another key's record: the index knows only part of each hash.
         Ok(_) | Err(Wrong::Corrupt(Corrupt::Invalidated)) => return Err(absent()),
         Err(wrong) => {
             return Err(Failure::wanting(format!(
@@ -74,7 +74,7 @@ pub fn get(flags: &GetFlags) -> Result<(), Failure> {
             let file = File::create(path).map_err(|error| at_output(path, &error))?;
             let done = print(&store, flags, &object, parts.total, file);
             if done.is_err() {
-                // Half a response is worse than none.
+                // Remove an incomplete response.
                 let _ = std::fs::remove_file(path);
             }
             done
@@ -86,7 +86,7 @@ fn at_output(path: &Path, error: &io::Error) -> Failure {
     Failure::unusable(path, format_args!("cannot be written: {error}"))
 }
 
-/// The key it is stored under, and what to say if it is not.
+/// The key under which the response is stored, and the message if it is not there.
 fn key_of(store: &ReadStore, flags: &GetFlags, resource: Vec<u8>) -> (Vec<u8>, String) {
     let primary = (store.inspection.hasher()).hash(name_of_key(&resource));
     let Some(marker) = store.inspection.marker(primary) else {
@@ -103,7 +103,7 @@ fn key_of(store: &ReadStore, flags: &GetFlags, resource: Vec<u8>) -> (Vec<u8>, S
     (key_of_variant(&resource, &marker, &flags.variant), hint)
 }
 
-/// Why a record cannot be had.
+/// Why a record cannot be read.
 enum Wrong {
     Device(device::IoFault),
     Corrupt(Corrupt),
@@ -126,7 +126,7 @@ fn read(store: &ReadStore, place: Place) -> Result<RecordParts, Wrong> {
     decoded.map(|(_, parts)| parts).map_err(Wrong::Corrupt)
 }
 
-/// Before the first byte goes out.
+/// Checks all fragments before the first byte is written.
 fn check_fragments(
     store: &ReadStore,
     flags: &GetFlags,

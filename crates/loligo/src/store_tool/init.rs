@@ -1,7 +1,7 @@
 //! `loligo store init`: an empty store in a new file, or on a block device.
 //!
-//! What is in use or carries another's mark, the device crate refuses; what else is there is refused here. With
-//! `--force` both ends are wiped first, so that nothing takes the store for what was there before.
+//! The device crate refuses a file or device that is in use or has a foreign signature; other content is refused here. With
+//! `--force` both ends are wiped first, so that no program finds the former content's signature on the store.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use super::show;
 pub fn init(flags: &InitFlags) -> Result<(), Failure> {
     let path = &flags.path;
     let unusable = |message: String| Failure::unusable(path, message);
-    // Before anything is created.
+    // Get randomness before anything is created.
     let identity = identity().map_err(unusable)?;
     let chunk_bytes = u32::try_from(flags.chunk).unwrap_or(u32::MAX);
     let plan = |size, chunk_bytes| {
@@ -42,7 +42,7 @@ pub fn init(flags: &InitFlags) -> Result<(), Failure> {
         refuse_what_is_there(path, &start_of(&device).map_err(io)?, flags.force)?;
     }
     let geometry = plan(device.size(), chunk_bytes.max(device.logical_block_bytes()))?;
-    // Only when nothing is left that could go wrong without it.
+    // Wipe last, after all checks that could still fail.
     if !opened.created && flags.force {
         device.wipe_signatures().map_err(io)?;
     }
@@ -77,7 +77,7 @@ fn refuse_what_is_there(path: &Path, start: &[u8], force: bool) -> Result<(), Fa
     let any = any.map_err(|error| Failure::unusable(path, error))?;
     let what = match OpenPlan::of(start, &any) {
         OpenPlan::Recover { .. } | OpenPlan::Fresh { .. } => "there is a Loligo store here",
-        // Of another version, or something else altogether.
+        // A store of another version, or other content.
         OpenPlan::Refused { message } if message.contains("version") => {
             "there is a Loligo store of another format version here"
         }

@@ -1,4 +1,4 @@
-//! `loligo store inspect`: what a store says of itself, and how a start would go. The secret is never shown.
+//! `loligo store inspect`: the state of a store, and how a start would go. The secret is never shown.
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,7 @@ pub fn inspect(flags: &InspectFlags) -> Result<(), Failure> {
     }
 }
 
-/// 8-4-4-4-12.
+/// A UUID as digits in groups of 8-4-4-4-12.
 fn uuid(bytes: &[u8; 16]) -> String {
     let digits = show::hex(bytes);
     let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| &digits[part]);
@@ -201,7 +201,7 @@ fn in_words(figures: &Figures) -> String {
     )
 }
 
-/// What the data area holds; unknown until what a start would scan has been scanned.
+/// The figures of the data area; `None` if a start would first have to scan regions.
 fn space(store: &ReadStore) -> Option<Figures> {
     let all_known = store.inspection.recovery().is_none();
     all_known.then(|| store.inspection.figures())

@@ -1,6 +1,6 @@
-//! `loligo store ls`: what is stored, one object a line, its fragments folded into it.
+//! `loligo store ls`: the stored objects, one a line with all its fragments.
 //!
-//! Lines come as records are read, in the order of their places, so that the first ones come at once whatever the size
+//! Lines are printed as records are read, in the order of their places, so that the first ones appear at once whatever the size
 //! of the store.
 
 use std::io::{self, BufWriter, IsTerminal as _, Write as _};
@@ -16,7 +16,7 @@ use super::reading::NoHead;
 use super::show;
 use super::stored::{Key, Listed, is_in_reach};
 
-/// What was passed over, to be told at the end.
+/// Counts of listed and skipped records, reported at the end.
 #[derive(Default)]
 struct Passed {
     listed: u64,
@@ -104,7 +104,7 @@ pub fn ls(flags: &LsFlags) -> Result<(), Failure> {
             }
             writeln!(out)?;
         }
-        // Somebody is looking on: what is there is shown.
+        // A user may be watching: flush often.
         if passed.listed % 64 == 1 {
             out.flush()?;
         }

@@ -11,7 +11,7 @@
 //!
 //! Commands that read use `store::Inspection`, which cannot write, on a device that is opened for reading: the store stays as it is. `opened` does the opening, `stored` knows keys, `show` how things look.
 //!
-//! Results go to standard output, everything else (progress, warnings, errors) to standard error (`output`). No colours.
+//! Results go to standard output; progress, warnings and errors go to standard error (`output`). There are no colours.
 
 mod args;
 mod get;

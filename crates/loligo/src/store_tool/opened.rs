@@ -1,4 +1,4 @@
-//! Opening a store: to read, without changing it; or alone, to change it.
+//! Opening a store: to read, without changing it; or exclusively, to change it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use store::{
 use super::output::{Failure, note};
 use super::show;
 
-/// A device that refuses is tried again for so long.
+/// How long a device that refuses a request is tried again.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A store opened to be read.
 pub struct ReadStore {
-    /// Its bytes.
+    /// The device with its bytes.
     pub device: Arc<Device>,
     /// Its records.
     pub inspection: Inspection,
-    /// Its other parts.
+    /// The state of its other parts.
     pub summary: Summary,
 }
 
 impl ReadStore {
-    /// Opens it. What a start would have to scan has not been scanned. `direct`: past the page cache, so that what is
-    /// read is what the disk has.
+    /// Opens the store without the scan that a start might need. `direct`: past the page cache, so that reads return the
+    /// bytes on the disk.
     pub fn open(path: &Path, direct: bool) -> Result<Self, Failure> {
         let options = OpenOptions {
             access: Access::ReadOnly,
@@ -49,7 +49,7 @@ impl ReadStore {
         })
     }
 
-    /// Opens it and finds all records, if need be by a scan.
+    /// Opens the store and finds all records, if need be by a scan.
     pub fn open_whole(path: &Path, direct: bool) -> Result<Self, Failure> {
         let this = Self::open(path, direct)?;
         let recovered = this.inspection.recovered();
@@ -82,9 +82,9 @@ impl ReadStore {
     }
 }
 
-/// Opens a store for this process alone, lets `change` invalidate what it will, and closes it when that is durable.
+/// Opens a store exclusively, lets `change` invalidate records, and closes the store when the invalidations are durable.
 ///
-/// The closing begins at once, so nothing is swept or noted to make room: what is not invalidated stays.
+/// Closing begins at once, so no region is swept or noted to make room: all records that are not invalidated stay.
 pub fn change<T>(
     path: &Path,
     change: impl FnOnce(&Store) -> (T, Vec<DurabilityHandle>),
@@ -119,7 +119,7 @@ pub fn change<T>(
 fn open_existing(path: &Path, options: OpenOptions) -> Result<Arc<Device>, Failure> {
     match Device::open(path, options) {
         Ok(opened) => Ok(opened.device),
-        // Its advice is for those who make one.
+        // The error's advice is for making a store.
         Err(OpenError::SizeNeeded { .. } | OpenError::TooShort { .. }) => Err(Failure::unusable(
             path,
             "this is no Loligo store: it is too short to be one",
@@ -137,7 +137,7 @@ fn open_existing(path: &Path, options: OpenOptions) -> Result<Arc<Device>, Failu
 
 fn close(device: &Device, store: &Store) -> Result<(), String> {
     let start = Instant::now();
-    // Since the start: the store wants a clock that does not jump, not the date.
+    // Time since the start: the store needs a monotonic clock, not the date.
     let now_ms = || start.elapsed().as_millis() as u64;
     let mut refused = None;
     loop {
@@ -145,7 +145,7 @@ fn close(device: &Device, store: &Store) -> Result<(), String> {
             let done = match work.op {
                 WorkOp::Write { offset, data } => device.write_all_sync(offset, &data),
                 WorkOp::Flush => device.flush_sync(),
-                // A scan is not gone on with while closing.
+                // A scan does not continue while the store closes.
                 WorkOp::Read { .. } | WorkOp::Yield => Ok(()),
             };
             let done = done.map(|()| None).map_err(|error| refused = Some(error));
@@ -162,7 +162,7 @@ fn close(device: &Device, store: &Store) -> Result<(), String> {
     }
 }
 
-/// Writes what makes a store be open, each write flushed before the next.
+/// Writes the marks of an open store, each flushed before the next.
 pub fn write_opening(device: &Device, store: &Store) -> Result<(), device::IoFault> {
     for (offset, data) in store.opening() {
         device.write_all_sync(offset, &data)?;
@@ -179,19 +179,19 @@ pub fn identity() -> Result<Identity, String> {
     Ok(Identity::new(random))
 }
 
-/// The first bytes of the device, as many of the superblock's as there are.
+/// The first bytes of the device: as many bytes as a superblock has, or all bytes of a shorter device.
 pub fn start_of(device: &Device) -> Result<Vec<u8>, device::IoFault> {
     let mut start = vec![0; Superblock::BYTES.min(device.size() as usize)];
     device.read_exact_sync(0, &mut start)?;
     Ok(start)
 }
 
-/// The superblock, or what is there instead and what to do.
+/// The superblock; the error says what else is on the device, and what to do.
 fn superblock(device: &Device) -> Result<Superblock, Failure> {
     let path = device.path();
     let unusable = |message: String| Failure::unusable(path, message);
     let start = start_of(device).map_err(|error| unusable(error.to_string()))?;
-    // Any geometry: it only tells apart what this needs not.
+    // Any geometry will do: it only decides distinctions that are not needed here.
     let any = Geometry::plan(Geometry::MIN_STORE_BYTES, Geometry::CHUNK_BYTES_DEFAULT)
         .map_err(|error| unusable(error.to_string()))?;
     let superblock = match OpenPlan::of(&start, &any) {
@@ -244,7 +244,7 @@ fn found(device: &Device, superblock: &Superblock) -> Found {
     }
 }
 
-/// As the proxy has them, as far as they decide what counts.
+/// The proxy's settings, as far as they decide which records are valid.
 fn settings() -> Settings {
     Settings {
         manner: proxy::stored::manner,

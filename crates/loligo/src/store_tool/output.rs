@@ -1,15 +1,15 @@
-//! What a command says: results, what should be known, and why it ends early.
+//! The output of commands: results, notes, and errors.
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// Something asked for is not there, or not whole.
+/// The exit status if something requested is not there, or is damaged.
 const EXIT_FOUND_WANTING: u8 = 1;
-/// There is nothing to work on.
+/// The exit status if the store cannot be used.
 const EXIT_UNUSABLE: u8 = 2;
 
-/// Why a command ends early: what is said, and the exit status.
+/// Why a command ends early: the message and the exit status.
 #[derive(Debug)]
 pub struct Failure {
     pub message: String,
@@ -17,7 +17,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// What was asked for is not there, or damaged.
+    /// Something requested is not there, or is damaged.
     pub fn wanting(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -25,7 +25,7 @@ impl Failure {
         }
     }
 
-    /// The store cannot be worked on.
+    /// The store cannot be used.
     pub fn unusable(path: &Path, message: impl Display) -> Self {
         Self {
             message: format!("{}: {message}", path.display()),
@@ -44,9 +44,9 @@ impl From<device::OpenError> for Failure {
 }
 
 impl From<io::Error> for Failure {
-    /// Of the output: nothing else here is done by `std::io`.
+    /// An error of the output: nothing else here uses `std::io`.
     fn from(error: io::Error) -> Self {
-        // A reader that has seen enough (`head`) is no failure.
+        // It is no failure if the reader of the output has closed it (`head`).
         let (message, code) = match error.kind() {
             io::ErrorKind::BrokenPipe => (String::new(), 0),
             _ => (format!("cannot write the output: {error}"), EXIT_UNUSABLE),
@@ -55,13 +55,13 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// A line on standard output.
+/// Prints a line on standard output.
 pub fn say(line: impl Display) -> Result<(), Failure> {
     writeln!(io::stdout().lock(), "{line}")?;
     Ok(())
 }
 
-/// What should be known and is no result.
+/// Prints a note, which is not a result, on standard error.
 pub fn note(line: impl Display) {
     let _ = writeln!(io::stderr().lock(), "loligo: {line}");
 }

@@ -1,7 +1,7 @@
 //! The heads of all records, in the order of their places.
 //!
-//! A head is in the first bytes of its record. Where the next record begins not far behind, both are had by one read: a
-//! disk would rather read a little too much than seek.
+//! A head is in the first bytes of its record. If the next record begins shortly after, one read takes both: for a disk,
+//! reading a little too much is cheaper than a seek.
 
 use std::ops::ControlFlow;
 
@@ -11,24 +11,24 @@ use store::{Corrupt, Peek, Place, RecordHead};
 use super::opened::ReadStore;
 use super::output::Failure;
 
-/// Read of each record at first; few keys and metadata are longer.
+/// Bytes read of each record at first; few keys and metadata are longer.
 const HEAD_BYTES: usize = 4096;
-/// A gap this short is read through rather than beginning another read.
+/// A gap up to this length is read through instead of beginning another read.
 const GAP_BYTES: u64 = 64 << 10;
-/// One read.
+/// The most bytes of one read.
 const WINDOW_BYTES: u64 = 1 << 20;
 
-/// Why there is no head.
+/// Why a head cannot be read.
 #[derive(Debug)]
 pub enum NoHead {
     /// The device refused.
     Device,
-    /// No record of ours.
+    /// There is no valid record.
     Corrupt(Corrupt),
 }
 
 impl ReadStore {
-    /// Calls `take` with each record's head until it says that this is enough.
+    /// Calls `take` with each record's head until it returns `Break`.
     pub fn heads(
         &self,
         mut take: impl FnMut(Place, Result<RecordHead, NoHead>) -> Result<ControlFlow<()>, Failure>,
@@ -43,7 +43,7 @@ impl ReadStore {
                 let len = self.head_len(place);
                 let head = match &window {
                     Ok(window) => self.head(place, window.slice(from..from + len)),
-                    // Perhaps only one of them cannot be read.
+                    // Perhaps only one record of the window cannot be read.
                     Err(_) => self.head_at(place),
                 };
                 if take(place, head)?.is_break() {
@@ -63,7 +63,7 @@ impl ReadStore {
         self.head(place, bytes)
     }
 
-    /// From where to where to read, and for how many of the records.
+    /// Beginning and end of the next read, and how many of the records it covers.
     fn window(&self, places: &[Place]) -> (u64, u64, usize) {
         let reach = |place: Place| {
             let from = self.inspection.offset(place);
@@ -97,7 +97,7 @@ impl ReadStore {
             .map_err(|_| NoHead::Device)?;
         match self.inspection.peek(place, &bytes) {
             Ok(Peek::Head(head)) => Ok(head),
-            // It needs more again: the bytes changed between the two reads.
+            // The head needs more bytes again: they changed between the two reads.
             Ok(Peek::Needs(_)) => Err(NoHead::Corrupt(Corrupt::Length)),
             Err(corrupt) => Err(NoHead::Corrupt(corrupt)),
         }

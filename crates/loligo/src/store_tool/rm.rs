@@ -1,7 +1,7 @@
-//! `loligo store rm`: invalidates, durably, in a store that is not open elsewhere.
+//! `loligo store rm`: durable invalidations in a store that is not open elsewhere.
 //!
-//! What is removed is noted in the store's log, as a running proxy would, so it holds for records that only a scan would
-//! find, too. The space is used again when its turn comes.
+//! Removals go into the store's log, as in a running proxy, so they also apply to records that only a scan would find. The space
+//! is used again when the hand comes by.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ use super::opened::change;
 use super::output::{Failure, say};
 use super::stored::{key_of_prefix, key_of_url};
 
-/// The predicate that a key begins with the pattern, see [`store::Settings::manner`].
+/// The kind of predicate that matches keys beginning with the pattern, see [`store::Settings::manner`].
 const PREFIX: u8 = 1;
 
 pub fn rm(flags: &RmFlags) -> Result<(), Failure> {
@@ -30,10 +30,10 @@ pub fn rm(flags: &RmFlags) -> Result<(), Failure> {
     };
     let prefix = what.prefix.as_deref().map(key_of_prefix);
     let found = change(&flags.path, |store| match &key {
-        // However it was reached, and in all its variants.
+        // The URL with all its tags and variants.
         Some(key) => {
             let invalidated = store.invalidate(store.hasher().hash(key));
-            // Before a scan, not to be known does not mean not to be there.
+            // Before a scan, a record that is not in the index may still be on disk.
             let all_known = store.recovery().is_none();
             let found = (invalidated.indexed || all_known).then_some(invalidated.indexed);
             (Ok(found), vec![invalidated.handle])

@@ -1,4 +1,4 @@
-//! How things look: sizes and times as people read them, foreign text made harmless, progress.
+//! Formats for people: sizes, times, foreign text made harmless, progress.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// `5m`, `3h`, `12d`: the largest unit of which there is one.
+/// `5m`, `3h`, `12d`: in the largest unit that gives at least 1.
 pub fn span(seconds: u64) -> String {
     const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3600, "h"), (60, "m"), (1, "s")];
     let (unit, name) = UNITS
@@ -46,7 +46,7 @@ pub fn now_ms() -> u64 {
     since.unwrap_or(Duration::ZERO).as_millis() as u64
 }
 
-/// Text that came from an origin or from the disk: whatever could steer a terminal is shown as `\x1b`.
+/// Text from an origin or from the disk, with control characters for a terminal shown as `\x1b`.
 pub fn harmless(text: &[u8]) -> String {
     let text: Cow<'_, str> = String::from_utf8_lossy(text);
     let mut out = String::with_capacity(text.len());
@@ -82,7 +82,7 @@ pub fn hex(bytes: &[u8]) -> String {
 pub struct Bar(ProgressBar);
 
 impl Bar {
-    /// A task of so many bytes.
+    /// Begins a task of so many bytes.
     pub fn new(title: &'static str, bytes: u64) -> Self {
         let shown = std::io::stderr().is_terminal();
         let target = if shown {
@@ -101,7 +101,7 @@ impl Bar {
         Self(bar)
     }
 
-    /// So many bytes are done.
+    /// Shows that so many bytes are done.
     pub fn at(&self, bytes: u64) {
         self.0.set_position(bytes);
     }

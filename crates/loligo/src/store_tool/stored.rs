@@ -1,7 +1,7 @@
-//! From keys to what people call things, and back.
+//! From keys to URLs and variants, and back.
 //!
-//! The forms of keys are the proxy's (`proxy::stored`). Keys that do not have such a form, written by another version
-//! say, are shown as they are.
+//! The forms of keys are the proxy's (`proxy::stored`). Keys without such a form, for example of another version, are
+//! shown as they are.
 
 use bytes::Bytes;
 use fields::Fields;
@@ -17,9 +17,9 @@ use super::show;
 pub struct Key<'a> {
     /// The URI.
     pub uri: &'a [u8],
-    /// How it was reached, if that matters.
+    /// How the resource was reached, if that matters.
     pub tag: Option<&'a [u8]>,
-    /// Of a variant: salt and selecting values.
+    /// The salt and selecting values of a variant.
     pub variant: Option<(u64, &'a [u8])>,
 }
 
@@ -42,7 +42,7 @@ impl<'a> Key<'a> {
     }
 }
 
-/// The key of a resource; None if that is no http or https URL.
+/// The key of a resource; `None` if the text is not an http or https URL.
 pub fn key_of_url(url: &str, tag: Option<&str>) -> Option<Vec<u8>> {
     let mut key = KEY_PREFIX.to_vec();
     message::Named::parse(url)?.write(&mut key);
@@ -53,7 +53,7 @@ pub fn key_of_url(url: &str, tag: Option<&str>) -> Option<Vec<u8>> {
     Some(key)
 }
 
-/// What the keys of all resources begin with whose URI begins so.
+/// The beginning of the keys of all resources whose URI begins with `prefix`.
 pub fn key_of_prefix(prefix: &str) -> Vec<u8> {
     [KEY_PREFIX, prefix.as_bytes()].concat()
 }
@@ -78,7 +78,7 @@ pub fn selecting(marker: &store::Marker) -> Vec<String> {
     names.map(show::harmless).collect()
 }
 
-/// The fields that select this variant, each with its values; those a request must not have without any.
+/// The fields that select this variant, each with its values; `None` for a field that the request must not have.
 pub fn selection(marker: &store::Marker, mut values: &[u8]) -> Vec<(String, Option<String>)> {
     let mut selection = Vec::new();
     for name in selecting(marker) {
@@ -113,13 +113,13 @@ fn take_number(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Would the proxy find it? A variant only behind the marker it was stored under, anything else only without one.
+/// Would the proxy find this key? A variant needs the marker under which it was stored; other keys need that there is no marker.
 pub fn is_in_reach(inspection: &Inspection, primary: KeyHash, key: &Key<'_>) -> bool {
     let salt = inspection.marker(primary).map(|marker| marker.salt);
     salt == key.variant.map(|(salt, _)| salt)
 }
 
-/// The fragments of an object that the index has, of how many.
+/// The number of an object's fragments that the index has.
 pub fn fragments_there(inspection: &Inspection, key: &[u8], total: &ObjectTotal) -> u32 {
     let hasher = inspection.hasher();
     let is_there = |number: &u32| {
@@ -129,7 +129,7 @@ pub fn fragments_there(inspection: &Inspection, key: &[u8], total: &ObjectTotal)
     (0..total.fragments).filter(is_there).count() as u32
 }
 
-/// What a record's metadata says of its response; None: nothing that this version understands.
+/// The response in a record's metadata; `None` if this version does not understand the metadata.
 pub fn object_of(head: &RecordHead) -> Option<Object> {
     let large = head.total.map(|total| Large {
         fetch_id: total.fetch_id,
@@ -149,12 +149,12 @@ pub struct Listed<'a> {
     pub object: Option<Object>,
     /// Fragments that are there, and how many there should be.
     pub fragments: Option<(u32, u32)>,
-    /// What selects it, if it is a variant.
+    /// The request fields that select it, if it is a variant.
     pub selection: Vec<(String, Option<String>)>,
 }
 
 impl<'a> Listed<'a> {
-    /// What is known of the object whose record has this head.
+    /// The object whose record has this head.
     pub fn of(inspection: &Inspection, head: &'a RecordHead) -> Self {
         let key = Key::of(&head.key);
         let fragments = head.total.as_ref().map(|total| {
@@ -182,12 +182,12 @@ impl<'a> Listed<'a> {
             .map_or(self.head.body_bytes, |total| total.bytes)
     }
 
-    /// All fragments are there.
+    /// Are all fragments there?
     pub fn is_complete(&self) -> bool {
         self.fragments.is_none_or(|(there, all)| there == all)
     }
 
-    /// The URL and what else belongs to the name.
+    /// The URL with tag and variant.
     pub fn name(&self) -> String {
         let mut name = show::harmless(self.key.uri);
         if let Some(tag) = self.key.tag {
@@ -202,7 +202,7 @@ impl<'a> Listed<'a> {
         name
     }
 
-    /// For machines.
+    /// The object as JSON.
     pub fn json(&self, now: UnixMillis) -> Value {
         let head = self.head;
         let object = self.object.as_ref();

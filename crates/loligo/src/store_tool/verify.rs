@@ -1,10 +1,10 @@
 //! `loligo store verify`: every record is read from the disk, past the page cache, and checked in full.
 //!
-//! One thread reads windows of neighbouring records in the order of their places, another verifies them. What is wrong with
-//! a record: it cannot be read; MAC, epoch, place, lengths, checksum or padding; the index does not lead to it; its key
-//! does not have its hash. What is wrong with an object: its fragments together have not its length.
+//! One thread reads windows of neighbouring records in the order of their places, another verifies them. A record is damaged if
+//! it cannot be read; if its MAC, epoch, place, lengths, checksum or padding is wrong; if the index does not lead to it; or if its
+//! key does not match its hash. An object is damaged if the lengths of its fragments do not add up to its own.
 //!
-//! Not wrong, only counted: what was purged and not yet overwritten, and objects of which fragments were evicted.
+//! Only counted: records that were purged and not yet overwritten, and objects of which fragments were evicted.
 //!
 //! Limits: [`LISTED_MAX`] damaged records are named; two windows are read ahead.
 
@@ -25,13 +25,13 @@ use super::stored::Key;
 
 /// Bytes of one read, unless a record is longer.
 const WINDOW_BYTES: u64 = 4 << 20;
-/// A gap this short is read through rather than beginning another read.
+/// A gap up to this length is read through instead of beginning another read.
 const GAP_BYTES: u64 = 256 << 10;
-/// Windows read and not yet verified.
+/// The most windows that are read and not yet verified.
 const AHEAD_MAX: usize = 2;
-/// Damaged records that are named.
+/// The most damaged records that are named.
 const LISTED_MAX: usize = 1000;
-/// Fragmented objects that are checked as a whole; of more, each fragment only by itself.
+/// The most fragmented objects that are checked as a whole; of further ones, only the single fragments are checked.
 const OBJECTS_MAX: usize = 1_000_000;
 
 #[derive(Default)]
@@ -52,11 +52,11 @@ struct Damaged {
     offset: u64,
     len: usize,
     reason: String,
-    /// If the record can still tell.
+    /// The URL in the record, if it can still be read.
     url: Option<String>,
 }
 
-/// What is known of fragmented objects.
+/// Heads and fragments found so far.
 #[derive(Default)]
 struct Fragmented {
     /// Key and fragments of each.
@@ -65,7 +65,7 @@ struct Fragmented {
     fragments: HashMap<KeyHash, u64>,
 }
 
-/// Neighbouring records and their bytes, from where on.
+/// Neighbouring records and their bytes, which begin at `start`.
 struct Window {
     start: u64,
     places: Vec<Place>,
@@ -124,7 +124,7 @@ fn read_all(store: &ReadStore, mut places: &[Place], windows: mpsc::SyncSender<W
         let mut end = end_of(first);
         let mut count = 1;
         for &place in &places[1..] {
-            // Small gaps are read as well: they cost less than another read.
+            // Small gaps are read, too: they cost less than another read.
             let near = inspection.offset(place) <= end + GAP_BYTES;
             if !near || end_of(place) > start + WINDOW_BYTES {
                 break;
@@ -154,7 +154,7 @@ fn check_window(store: &ReadStore, window: Window, report: &mut Report, all: &mu
                 let from = (offset - window.start) as usize;
                 Ok(bytes.slice(from..from + len))
             }
-            // Perhaps only one of them cannot be read.
+            // Perhaps only one record of the window cannot be read.
             Err(_) => store.read(offset, len),
         };
         report.records += 1;
@@ -190,7 +190,7 @@ impl Fragmented {
         if let Some(total) = parts.total
             && self.heads.len() < OBJECTS_MAX
         {
-            // A copy: the window is not to be kept for it.
+            // A copy, because a slice would keep the whole window in memory.
             self.heads.push((Bytes::copy_from_slice(&parts.key), total));
         }
     }
@@ -204,7 +204,7 @@ fn check_objects(store: &ReadStore, report: &mut Report, all: &Fragmented) {
             let hash = hasher.hash(&fragment_key(key, total.fetch_id, number));
             all.fragments.get(&hash)
         });
-        // A damaged one was reported by itself, and one that was evicted is none.
+        // A missing fragment is no damage: it was evicted, or was reported as a damaged record.
         match bodies.sum::<Option<u64>>() {
             None => report.incomplete += 1,
             Some(bytes) if bytes == total.bytes => {}
@@ -223,7 +223,7 @@ fn check_objects(store: &ReadStore, report: &mut Report, all: &Fragmented) {
     }
 }
 
-/// Of a damaged record, if its header and key look whole; the key is not proven.
+/// The URL of a damaged record, if its header and key look complete; the key is not verified.
 fn url_of(store: &ReadStore, place: Place, bytes: &Bytes) -> Option<String> {
     match store.inspection.peek(place, bytes) {
         Ok(store::Peek::Head(head)) => Some(show::harmless(Key::of(&head.key).uri)),

@@ -1,6 +1,6 @@
 //! Asks a proxy's admin interface, for `/live` above all.
 //!
-//! One connection a question: HTTP/1.1 with `Connection: close`, read to the end. Every failure is a sentence for the person who looks.
+//! Each request has its own connection: HTTP/1.1 with `Connection: close`, read to the end. Every failure is a sentence for the user.
 //!
 //! Limits: [`WAIT_MAX`] to connect and for each read, [`ANSWER_BYTES_MAX`].
 
@@ -11,23 +11,23 @@ use std::time::Duration;
 use crate::top::live::Live;
 use crate::top::words::harmless;
 
-/// Where the admin interface is if nobody says otherwise.
+/// The default URL of the admin interface.
 pub const URL: &str = "http://127.0.0.1:3129";
 /// The longest wait for a connection, and for the next bytes.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// The longest wait for something large to be done.
+/// The longest wait for the answer to a command that may take minutes.
 const LONG_MAX: Duration = Duration::from_secs(300);
-/// The longest wait for something to be done.
+/// The longest wait for the answer to a command.
 const DONE_MAX: Duration = Duration::from_secs(15);
-/// A longer answer is not read. The longest true one has 240 names and 256 origins of 256 bytes.
+/// The longest answer that is read. The longest real one has 240 names and 256 origins of 256 bytes.
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
-/// Of a refusal that is shown.
+/// The most characters of a refusal that are shown.
 const REFUSAL_CHARS_MAX: usize = 120;
 
 /// A proxy's admin interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// Host and port, as Host has it.
+    /// Host and port, as in the Host field.
     authority: String,
 }
 
@@ -74,12 +74,12 @@ impl Place {
         }
     }
 
-    /// As it is shown.
+    /// The URL, to be shown.
     pub fn url(&self) -> String {
         format!("http://{}", self.authority)
     }
 
-    /// Asks.
+    /// Asks for `/live`.
     ///
     /// # Errors
     /// A sentence that names the place.
@@ -105,7 +105,7 @@ impl Place {
         Ok(body.to_vec())
     }
 
-    /// Has something done: status and body of the answer, which may take a while.
+    /// Sends a command (POST); returns status and body of the answer, which may take [`DONE_MAX`].
     ///
     /// # Errors
     /// A sentence that names the place.
@@ -113,10 +113,10 @@ impl Place {
         self.post_for(target, DONE_MAX)
     }
 
-    /// The same, of what may take minutes.
+    /// Like [`Place::post`], for a command that may take minutes.
     ///
     /// # Errors
-    /// As there.
+    /// A sentence that names the place.
     pub fn post_patiently(&self, target: &str) -> Result<(u16, Vec<u8>), String> {
         self.post_for(target, LONG_MAX)
     }

@@ -10,8 +10,8 @@
 //! q quit  tab table  s sort  p pause  ? help               keys, or what is wrong
 //! ```
 //!
-//! What does not fit is left out from below: first the trend, then lines of the table. Limits: any size; below [`WIDTH_MIN`] or
-//! [`HEIGHT_MIN`] only the size is complained about.
+//! If the screen is too small, the trend is left out first, then lines of the table. Limits: any size; below [`WIDTH_MIN`] or
+//! [`HEIGHT_MIN`] only a message about the size is shown.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -28,7 +28,7 @@ use crate::top::words::{harmless, rate, shortened, span};
 const WIDTH_MIN: u16 = 40;
 /// Lines below which nothing can be read.
 const HEIGHT_MIN: u16 = 10;
-/// Lines above which there is a trend.
+/// The fewest lines with which the trend is shown.
 const HEIGHT_OF_TREND: u16 = 18;
 const TREND_LINES: u16 = 3;
 const FIGURE_LINES: u16 = 4;
@@ -36,14 +36,14 @@ const FIGURE_LINES: u16 = 4;
 const FIGURE_WIDTH: usize = 16;
 /// The narrowest column of names.
 const NAME_MIN: usize = 12;
-/// The same of a table that is narrow.
+/// The narrowest column of names in a table with [`Table::is_narrow`].
 const NARROW_NAME_MIN: usize = 9;
 
 const QUIET: Style = Style::new().add_modifier(Modifier::DIM);
 const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
 const BAD: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 
-/// Draws it.
+/// Draws the state.
 pub fn draw(state: &State, frame: &mut Frame<'_>) {
     let area = frame.area();
     if area.width < WIDTH_MIN || area.height < HEIGHT_MIN {
@@ -108,7 +108,7 @@ fn figure_lines(live: &Live) -> Vec<Line<'static>> {
                 "NOT STORING" => BAD,
                 _ => QUIET,
             };
-            // In columns, with a blank at least, so that the words do not jump about.
+            // Align in columns, with at least one blank, so that the words do not move.
             let used = name.len() + 1 + value.chars().count();
             let width = (used + 1).next_multiple_of(FIGURE_WIDTH) - name.len() - 1;
             spans.push(Span::styled(format!("{name} "), style));
@@ -128,9 +128,9 @@ fn draw_trend(live: &Live, area: Rect, frame: &mut Frame<'_>) {
         shown.len(),
         rate(most)
     );
-    // Whole numbers are wanted; a rate below one should still be seen.
+    // The chart takes whole numbers; scale, so that a rate below one is still visible.
     let scale = if most > 0.0 { 10_000.0 / most } else { 0.0 };
-    // Now is at the right edge, also when little is known.
+    // The present is at the right edge, even when there are few values.
     let unknown = usize::from(area.width).saturating_sub(shown.len());
     let heights = std::iter::repeat_n(0.0, unknown).chain(shown.iter().copied());
     let heights: Vec<u64> = heights.map(|n| (n.max(0.0) * scale) as u64).collect();
@@ -167,7 +167,7 @@ fn table_lines(table: &Table, state: &State, area: Rect) -> Vec<Line<'static>> {
     });
     let mut lines = vec![Line::from(head.collect::<Vec<_>>())];
     let note = wrapped(&table.note, width);
-    // Rows, and a line of notes at least.
+    // Room for the rows, below the head and the note.
     let room = height.saturating_sub(1 + note.len());
     let below = table.rows.len().saturating_sub(room);
     let skipped = state.scrolled.min(below);
@@ -189,13 +189,13 @@ fn table_lines(table: &Table, state: &State, area: Rect) -> Vec<Line<'static>> {
     lines
 }
 
-/// How wide the columns are: numbers as they need, the name what is left.
+/// The widths of columns: numbers get the width they need, the name gets the rest.
 fn widths(table: &Table, width: usize) -> Vec<usize> {
     let mut widths: Vec<usize> = (0..table.columns.len())
         .map(|at| {
             let cells = table.rows.iter().map(|row| row[at].chars().count());
             let cells = cells.max().unwrap_or(0);
-            // Room for the mark of the sorted column, and a gap.
+            // Leave room for the mark of the sorted column, and a gap.
             let head = table.columns[at].len();
             match table.is_narrow {
                 false => cells.max(head + 2).max(8) + 2,
@@ -213,7 +213,7 @@ fn widths(table: &Table, width: usize) -> Vec<usize> {
     widths
 }
 
-/// A cell of the first column to the left, else to the right.
+/// A cell, padded to its column: the first column is aligned left, others right.
 fn fitted(cell: &str, at: usize, widths: &[usize]) -> String {
     let width = widths[at];
     match at {

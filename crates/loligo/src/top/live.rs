@@ -1,7 +1,7 @@
-//! `/live` of the admin interface as it is read: what `loligo top` shows.
+//! The document `/live` of the admin interface, which `loligo top` shows.
 //!
-//! What is missing is taken for "nothing known", so that another version's document can be shown too; only what tells such a document
-//! from any other JSON is required.
+//! Missing fields count as unknown, so that another version's document can be shown, too. Only the fields that tell the document from any
+//! other JSON are required.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub struct Live {
     pub version: String,
     /// `running`, `draining`, `stopping`.
     pub phase: String,
-    /// Since it started.
+    /// Seconds since the start.
     pub uptime_s: f64,
     /// Worker threads.
     pub workers: u64,
@@ -36,10 +36,10 @@ pub struct Live {
     /// Processor time a second.
     #[serde(default)]
     pub cpu_cores: Option<f64>,
-    /// Of the process.
+    /// Resident memory of the process.
     #[serde(default)]
     pub resident_bytes: Option<u64>,
-    /// If `admin.top` is on.
+    /// Hosts and keys, if `admin.top` is on.
     #[serde(default)]
     pub top: Option<TopTold>,
     /// The last two minutes.
@@ -48,7 +48,7 @@ pub struct Live {
     /// Servers behind names.
     #[serde(default)]
     pub upstreams: Vec<Upstream>,
-    /// If it is a member of one.
+    /// The cluster, if the proxy is a member of one.
     #[serde(default)]
     pub cluster: Option<Cluster>,
 }
@@ -59,7 +59,7 @@ pub struct Live {
 pub struct Upstream {
     /// The name.
     pub name: String,
-    /// As they are configured.
+    /// The servers, in the configured order.
     pub servers: Vec<Server>,
 }
 
@@ -69,19 +69,19 @@ pub struct Upstream {
 pub struct Server {
     /// Its URL.
     pub server: String,
-    /// In a word.
+    /// The state, in a word.
     pub state: String,
     /// Why it is not up.
     pub why: Option<String>,
     /// Is it asked only if no other is up?
     pub backup: bool,
-    /// Requests on their way.
+    /// Requests under way.
     pub in_flight: u64,
-    /// Since the start.
+    /// Requests since the start.
     pub requests: u64,
-    /// Those without a usable answer.
+    /// Requests without a usable answer.
     pub failures: u64,
-    /// How often it was put out.
+    /// How often the server was ejected.
     pub ejections: u64,
 }
 
@@ -95,9 +95,9 @@ pub struct Cluster {
     pub front: bool,
     /// Does it push what it fetches?
     pub pushes: bool,
-    /// Since the start.
+    /// Purges since the start.
     pub purges: Purges,
-    /// The others.
+    /// The other members.
     pub members: Vec<Member>,
 }
 
@@ -105,11 +105,11 @@ pub struct Cluster {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Purges {
-    /// To the others.
+    /// Purges sent to the other members.
     pub told: u64,
-    /// Those that wait for an answer now.
+    /// Purges that wait for an answer now.
     pub waiting: u64,
-    /// Those that went on while a member was away.
+    /// Purges that were completed while a member was away.
     pub away: u64,
 }
 
@@ -119,24 +119,24 @@ pub struct Purges {
 pub struct Member {
     /// Its name.
     pub name: String,
-    /// In a word.
+    /// The state, in a word.
     pub state: String,
-    /// Since it is trusted, or is not.
+    /// Seconds since `trusted` last changed.
     pub since_s: u64,
-    /// How old is what is known of what it holds; `None`: nothing is known.
+    /// The age of our knowledge of its content; `None`: nothing is known.
     pub lag_ms: Option<u64>,
     /// Requests sent to it.
     pub hits: Hits,
     /// Pushes by verdict, and those that were `lost`.
     pub pushes: BTreeMap<String, u64>,
-    /// Is it heard?
+    /// Are its beats received in time?
     pub trusted: bool,
-    /// Its load, as it says.
+    /// Its load, as it reports.
     pub requests_per_s: u64,
 }
 
 impl Member {
-    /// Pushes that it stored, that it did not take, and that it did not answer.
+    /// Pushes that it stored, that it refused, and that it did not answer.
     pub fn pushes(&self) -> [u64; 3] {
         let of = |verdict: &str| self.pushes.get(verdict).copied().unwrap_or(0);
         let (stored, lost) = (of("stored"), of("lost"));
@@ -156,10 +156,10 @@ impl Member {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Hits {
-    /// It had what was asked for.
+    /// Requests for objects that the member had.
     pub r#true: u64,
-    /// It had not.
+    /// Requests for objects that the member did not have.
     pub r#false: u64,
-    /// It had to validate it.
+    /// Requests for objects that the member had to validate.
     pub stale: u64,
 }

@@ -1,4 +1,4 @@
-//! `loligo top`: what a running proxy does, on a terminal.
+//! `loligo top`: the activity of a running proxy, on a terminal.
 //!
 //! ```text
 //! ask (a thread) --/live--> state <--keys-- terminal
@@ -6,8 +6,8 @@
 //!                             +--> draw (on a terminal), text (anywhere else)
 //! ```
 //!
-//! A thread asks once a second, so that a proxy that hangs does not make the keys hang. `state` knows what is shown, `draw` turns it
-//! into a screen, and both are tested without a terminal. Without one, or with `--once`, one look is printed as text.
+//! A thread asks the proxy once a second, so that keys work even if the proxy hangs. `state` holds the data to show, `draw` turns it
+//! into a screen, and both are tested without a terminal. Without a terminal, or with `--once`, the figures are printed once as text.
 //!
 //! Exit status: 0; 1 the proxy does not answer (only without a screen), or the terminal failed; 2 the address is none.
 
@@ -34,17 +34,17 @@ use ask::Place;
 use live::Live;
 use state::{Key, State};
 
-/// Between two questions.
+/// The time between two requests to the proxy.
 const STEP: Duration = Duration::from_secs(1);
-/// The longest wait for a key before answers are looked for.
+/// The longest wait for a key between two checks for answers.
 const KEY_WAIT: Duration = Duration::from_millis(100);
 /// Lines of a page.
 const PAGE: usize = 10;
 
-/// What came of a question: the figures, or a sentence.
+/// The result of a request: the figures, or an error message.
 type Answer = Result<Live, String>;
 
-/// Shows it until the user has seen enough.
+/// Shows the proxy until the user quits.
 pub fn run(flags: &TopFlags) -> ExitCode {
     let place = match Place::parse(flags.url.as_deref().unwrap_or(ask::URL)) {
         Ok(place) => place,
@@ -82,12 +82,12 @@ fn show(place: &Place) -> io::Result<()> {
     let answers = asked_again_and_again(place.clone())?;
     let mut terminal = ratatui::try_init()?;
     let done = look(&mut terminal, State::new(place.url()), &answers);
-    // Also after a failure, or the shell would be in raw mode.
+    // Restore even after a failure, or the shell would stay in raw mode.
     ratatui::try_restore()?;
     done
 }
 
-/// A thread that asks until nobody listens. At most one answer waits.
+/// Starts a thread that asks until the receiver is dropped. At most one answer waits.
 fn asked_again_and_again(place: Place) -> io::Result<Receiver<Answer>> {
     let (sender, answers) = sync_channel(1);
     thread::Builder::new().name("ask".into()).spawn(move || {
@@ -117,7 +117,7 @@ fn look(
                 {
                     state.pressed(key);
                 }
-                // Also when the window has another size.
+                // Other events, such as a new size of the window, need a redraw, too.
                 is_changed = true;
             }
         }

@@ -1,52 +1,52 @@
-//! What the screen shows, and how keys and answers change it.
+//! The state of the screen, and how keys and answers change it.
 //!
 //! Not known here: terminals, sockets, time.
 
 use crate::top::live::Live;
 use crate::top::tables::Kind;
 
-/// A key, as far as it means something.
+/// A key that has a meaning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Key {
     /// A letter or sign.
     Char(char),
-    /// To the next table.
+    /// Go to the next table.
     Next,
-    /// To the table before.
+    /// Go to the previous table.
     Previous,
-    /// A line, or a page.
+    /// Scroll up by so many lines.
     Up(usize),
-    /// A line, or a page.
+    /// Scroll down by so many lines.
     Down(usize),
-    /// To the first line.
+    /// Go to the first line.
     Home,
-    /// Away from the help.
+    /// Leave the help.
     Escape,
 }
 
-/// What the screen shows.
+/// The state of the screen.
 pub struct State {
-    /// The proxy that is looked at.
+    /// The proxy that is shown.
     pub url: String,
-    /// Which table.
+    /// The table that is shown.
     pub shown: Kind,
-    /// How many lines of it are above the screen.
+    /// How many lines of the table are above the screen.
     pub scrolled: usize,
-    /// Nothing changes until it is not.
+    /// The figures do not change while this is true.
     pub is_paused: bool,
     /// The help is shown.
     pub helps: bool,
     /// The last answer.
     pub live: Option<Live>,
-    /// Why the last attempt had no answer, and how many in a row had none.
+    /// Why the last request had no answer, and how many in a row had none.
     pub trouble: Option<(String, u32)>,
-    /// To be left.
+    /// The user has quit.
     pub is_over: bool,
     sorts: [usize; Kind::ALL.len()],
 }
 
 impl State {
-    /// Nothing is known yet.
+    /// The state before the first answer.
     pub fn new(url: String) -> State {
         State {
             url,
@@ -61,7 +61,7 @@ impl State {
         }
     }
 
-    /// Which of the shown table's sorts.
+    /// The index of the shown table's sort in [`Kind::sorts`].
     pub fn sort(&self) -> usize {
         self.sorts[self.shown as usize]
     }
@@ -74,11 +74,11 @@ impl State {
                 if self.is_paused && self.live.is_some() {
                     return;
                 }
-                // Where names are not counted, begin with what there is; only before the first answer was seen.
+                // If names are not counted, begin with the table of origins; later answers do not switch the table.
                 if self.live.is_none() && self.shown == Kind::Hosts && live.top.is_none() {
                     self.shown = Kind::Origins;
                 }
-                // Some tabs go with what they are about.
+                // A table disappears when the proxy no longer has data for it.
                 if !Kind::shown(Some(&live)).contains(&self.shown) {
                     self.shown = Kind::Origins;
                 }
@@ -94,7 +94,7 @@ impl State {
     /// Takes a key.
     pub fn pressed(&mut self, key: Key) {
         if self.helps {
-            // Any key leaves the help, and q leaves altogether.
+            // Any key leaves the help, and q quits.
             self.helps = false;
             self.is_over = key == Key::Char('q');
             return;
@@ -115,7 +115,7 @@ impl State {
             Key::Next => self.show((shown + 1) % tabs),
             Key::Previous => self.show((shown + tabs - 1) % tabs),
             Key::Up(lines) => self.scrolled = self.scrolled.saturating_sub(lines),
-            // The drawing knows how many lines there are, and stops there.
+            // The drawing stops at the last line.
             Key::Down(lines) => self.scrolled = self.scrolled.saturating_add(lines),
             Key::Home => self.scrolled = 0,
             Key::Escape | Key::Char(_) => {}

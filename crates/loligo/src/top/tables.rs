@@ -9,25 +9,25 @@ use proxy::live::{ClassRow, Latency, Minute, Now, OriginRow, ProtocolRow, Ranked
 use crate::top::live::{Cluster, Live, Member, Server};
 use crate::top::words::{NONE, about, bytes, count, harmless, percent, rate, short, time};
 
-/// Servers of which it is told why they are not up.
+/// For how many servers the table's note says why they are not up.
 const WHY_MAX: usize = 3;
 
 /// A table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Hosts that are asked for.
+    /// Requested hosts.
     Hosts,
-    /// URLs that are asked for: what the cache has keys for.
+    /// Requested URLs, as in the keys of the cache.
     Keys,
-    /// Servers that are asked.
+    /// Origin servers.
     Origins,
     /// Requests by class.
     Classes,
     /// Times by stage.
     Stages,
-    /// Servers behind names (`[[upstream]]`); only where there are some.
+    /// Servers behind names (`[[upstream]]`); only if there are some.
     Upstreams,
-    /// The other members of the cluster; only where there is one.
+    /// The other members of the cluster; only if there is one.
     Cluster,
 }
 
@@ -43,7 +43,7 @@ impl Kind {
         Kind::Cluster,
     ];
 
-    /// Those that this proxy has something for, in their order.
+    /// The tables for which this proxy has data, in their order.
     pub fn shown(live: Option<&Live>) -> Vec<Kind> {
         let has = |kind: &Kind| match kind {
             Kind::Upstreams => live.is_some_and(|live| !live.upstreams.is_empty()),
@@ -53,7 +53,7 @@ impl Kind {
         Kind::ALL.into_iter().filter(has).collect()
     }
 
-    /// What is on its tab.
+    /// The text on its tab.
     pub fn title(self) -> &'static str {
         match self {
             Kind::Hosts => "hosts",
@@ -66,15 +66,15 @@ impl Kind {
         }
     }
 
-    /// The columns that it may be sorted by.
+    /// The columns by which it may be sorted.
     pub fn sorts(self) -> &'static [usize] {
         match self {
             Kind::Hosts | Kind::Keys => &[1, 2, 3],
             Kind::Origins => &[4, 3, 2, 1],
-            // First as requests are counted, or go through their stages.
+            // The first sort is the fixed order of classes, or of the stages of a request.
             Kind::Classes => &[0, 1, 4, 5],
             Kind::Stages => &[0, 1, 2, 3],
-            // First as they are configured.
+            // The first sort is the configured order.
             Kind::Upstreams => &[0, 2, 3, 4],
             Kind::Cluster => &[0, 2, 3, 4, 9],
         }
@@ -90,13 +90,13 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
     /// The column it is sorted by.
     pub sorted_by: usize,
-    /// What must be known to read it, or why it is empty.
+    /// A note needed to read the table, or why it is empty.
     pub note: String,
-    /// It has many columns, which are as narrow as they can be.
+    /// The table has many columns, which are as narrow as possible.
     pub is_narrow: bool,
 }
 
-/// Puts a table together; `sort`: which of [`Kind::sorts`].
+/// Makes a table; `sort`: an index into [`Kind::sorts`].
 pub fn table(kind: Kind, live: &Live, sort: usize) -> Table {
     let sorts = kind.sorts();
     let by = sorts[sort % sorts.len()];
@@ -143,7 +143,7 @@ fn ranking(what: &'static str, rankings: Option<&Rankings>, by: usize) -> Table 
             percent(Some(ranked.share)),
         ];
         if ranked.over > 0 {
-            // The weight may be too high, what is counted beside it too low.
+            // The weight behind the share may be too high, and the counts beside it too low.
             cells[4].insert_str(0, "<= ");
         }
         cells
@@ -157,7 +157,7 @@ fn ranking(what: &'static str, rankings: Option<&Rankings>, by: usize) -> Table 
     }
 }
 
-/// Descending; what has no value comes first, where that means "never answered".
+/// Descending; `None` comes first, where it means "never answered".
 fn falling(a: Option<f64>, b: Option<f64>) -> Ordering {
     let value = |x: Option<f64>| x.unwrap_or(f64::INFINITY);
     value(b).total_cmp(&value(a))
@@ -301,7 +301,7 @@ fn upstreams(live: &Live, by: usize) -> Table {
 fn cluster(cluster: &Cluster, by: usize) -> Table {
     let mut all: Vec<&Member> = cluster.members.iter().collect();
     match by {
-        // What is not known is the oldest.
+        // Unknown counts as the oldest.
         2 => all.sort_by_key(|one| std::cmp::Reverse(one.lag_ms.unwrap_or(u64::MAX))),
         3 => all.sort_by_key(|one| std::cmp::Reverse(one.hits.r#true)),
         4 => all.sort_by_key(|one| std::cmp::Reverse(one.hits.r#false)),
@@ -322,7 +322,7 @@ fn cluster(cluster: &Cluster, by: usize) -> Table {
             short(lost),
             match member.trusted {
                 true => short(member.requests_per_s),
-                // What it said last is over.
+                // Its last report is out of date.
                 false => NONE.to_owned(),
             },
         ]
@@ -352,7 +352,7 @@ fn cluster(cluster: &Cluster, by: usize) -> Table {
     }
 }
 
-/// The lines above the tables: what the whole proxy does.
+/// The lines above the tables: the figures of the whole proxy.
 pub fn summary(live: &Live) -> [Vec<(&'static str, String)>; 4] {
     let now = live.now.clone().unwrap_or_default();
     let minute = live.minute.clone().unwrap_or_default();
@@ -407,7 +407,7 @@ pub fn summary(live: &Live) -> [Vec<(&'static str, String)>; 4] {
     ]
 }
 
-/// What clients speak.
+/// The shares of protocols among clients.
 fn of_protocols(minute: &Minute, now: &Now) -> Vec<(&'static str, String)> {
     let share = |is_meant: fn(&ProtocolRow) -> bool| {
         let rows = minute.protocols.iter().filter(|row| is_meant(row));

@@ -1,4 +1,4 @@
-//! Screens as text, from states that keys and answers made.
+//! Screens as text, from states after keys and answers.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -120,7 +120,7 @@ fn servers_behind_names_have_a_tab_where_there_are_some() {
     assert_eq!(state.shown, Kind::Origins);
 }
 
-/// The same of a front of a cluster.
+/// Like `live`, for a front of a cluster.
 fn of_front() -> Live {
     let member = |name: &str, state: &str, lag_ms: Option<u64>, of: [u64; 3]| {
         let live = json!({ "name": name, "state": state, "trusted": state != "away", "since_s": 7300, "lag_ms": lag_ms,
@@ -208,7 +208,7 @@ fn each_table_has_its_rows_and_is_sorted_by_s() {
     };
     state.pressed(Key::Char('3'));
     assert_eq!(state.shown, Kind::Origins);
-    // What never answered is the slowest; the rest comes last.
+    // Origins that never answered count as the slowest; the sum of the others comes last.
     assert_eq!(
         first(&state),
         [
@@ -289,7 +289,7 @@ fn a_front_has_a_table_of_the_other_members() {
     assert_eq!(first(&state), "n1", "by hits");
     state.pressed(Key::Char('s'));
     assert_eq!(first(&state), "n\u{fffd}3", "by false hits");
-    // It goes with the cluster.
+    // The table disappears with the cluster.
     state.answered(Ok(live()));
     assert_eq!(state.shown, Kind::Origins);
     state.pressed(Key::Char('6'));
@@ -332,7 +332,7 @@ fn any_size_can_be_drawn() {
             ] {
                 let shown = screen(&state, width, height);
                 let wants_more = width < 40 || height < 10;
-                // The help may cover the title, never its own head.
+                // The help may cover the title of the screen, but its own title is visible.
                 let head = if helps {
                     " loligo top "
                 } else {
@@ -494,7 +494,7 @@ fn a_document_is_read_and_a_foreign_one_refused() {
         said.contains("something else than a Loligo's /live"),
         "{said}"
     );
-    // Nobody listens where a listener was closed.
+    // The address of a closed listener has no listener.
     let closed = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()

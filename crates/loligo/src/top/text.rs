@@ -1,4 +1,4 @@
-//! One look as plain text, for pipes and files.
+//! The figures once as plain text, for pipes and files.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use crate::top::live::Live;
 use crate::top::tables::{Kind, summary, table};
 use crate::top::words::{harmless, span};
 
-/// Rows of each table.
+/// The most rows of each table.
 const ROWS_MAX: usize = 20;
 
 /// All tables, one below the other.
@@ -38,7 +38,7 @@ pub fn text(url: &str, live: &Live) -> String {
             .iter()
             .map(|head| (*head).to_owned())
             .collect();
-        // The name comes last, where it can be as long as it is.
+        // The name comes last, so that it needs no limit of length.
         for row in [&heads].into_iter().chain(rows) {
             for (at, cell) in row.iter().enumerate().skip(1) {
                 let all = rows.iter().chain([&heads]);

@@ -1,14 +1,14 @@
-//! Numbers as people read them, and names that a terminal can be trusted with.
+//! Numbers as people read them, and names that are safe on a terminal.
 
-/// Where nothing is known.
+/// Shown for an unknown value.
 pub const NONE: &str = "-";
 
-/// No figure here is below nothing, but sums of nothing are -0 (IEEE 754), which would be written with its sign.
+/// Makes -0 to 0: no figure here is negative, but empty sums are -0 (IEEE 754), which would be written with its sign.
 fn positive(n: f64) -> f64 {
     n.max(0.0) + 0.0
 }
 
-/// A rate or a number: one digit behind the point below a hundred, else none.
+/// A rate or a number: with one decimal below a hundred, else with none.
 pub fn rate(n: f64) -> String {
     match positive(n) {
         n if n >= 99.95 => count(n.round() as u64),
@@ -16,7 +16,7 @@ pub fn rate(n: f64) -> String {
     }
 }
 
-/// With a comma at the thousands.
+/// A number with commas between thousands.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
@@ -29,7 +29,7 @@ pub fn count(n: u64) -> String {
     out
 }
 
-/// A part of 1.
+/// A fraction of 1, in percent.
 pub fn percent(part: Option<f64>) -> String {
     let percent = |part: f64| format!("{:.1} %", positive(part) * 100.0);
     part.map_or_else(|| NONE.to_owned(), percent)
@@ -97,7 +97,7 @@ pub fn about(s: u64) -> String {
     }
 }
 
-/// A name without what could move the cursor, hide a part of it or turn it round: clients choose hosts and URLs.
+/// A name without characters that could move the cursor, hide a part of it or reverse it: clients choose hosts and URLs.
 pub fn harmless(name: &str) -> String {
     let is_harmful = |c: char| {
         c.is_control()

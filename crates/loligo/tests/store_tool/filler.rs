@@ -56,14 +56,14 @@ impl Filler {
         for (offset, data) in filler.store.opening() {
             filler.file.write_all_at(&data, offset).unwrap();
         }
-        // The first sweep takes a few turns.
+        // The first sweep takes a few rounds of background work.
         for _ in 0..10 {
             filler.work();
         }
         filler
     }
 
-    /// What is in the background.
+    /// Does all waiting background work.
     fn work(&self) {
         while let Some(work) = self.store.next_work(self.now_ms) {
             let mut read = None;
@@ -115,7 +115,7 @@ impl Filler {
         }
     }
 
-    /// `url`: with its tag, if it has one.
+    /// Stores an object. `url` includes the tag, if there is one.
     pub fn put(&self, url: &str, lifetime_s: u32, body: &[u8]) {
         let key = format!("GET {url}").into_bytes();
         let primary = self.store.hasher().hash(name_of_key(&key));
@@ -137,7 +137,7 @@ impl Filler {
         });
     }
 
-    /// A variant for requests with this Accept-Encoding.
+    /// Stores a variant for requests with this Accept-Encoding.
     pub fn put_variant(&self, url: &str, encoding: &str, body: &[u8]) {
         let resource = format!("GET {url}").into_bytes();
         let primary = self.store.hasher().hash(name_of_key(&resource));
@@ -150,7 +150,7 @@ impl Filler {
         self.put_key(&key, primary, 60, body);
     }
 
-    /// An object in fragments of `size` bytes.
+    /// Stores an object in fragments of `size` bytes.
     pub fn put_large(&self, url: &str, body: &[u8], size: usize) {
         let key = format!("GET {url}").into_bytes();
         let hasher = self.store.hasher();
@@ -191,13 +191,13 @@ impl Filler {
         });
     }
 
-    /// Everything stored is written.
+    /// Writes everything stored to the file.
     pub fn settle(&self) {
         self.write(self.store.flush());
         self.work();
     }
 
-    /// A clean stop; dropping it without is a crash.
+    /// Stops cleanly; dropping the filler without this is a crash.
     pub fn close(self) {
         self.settle();
         self.store.begin_close();

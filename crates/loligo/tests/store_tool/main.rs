@@ -1,4 +1,4 @@
-//! `loligo store` as people use it: on a file, on one left by a crash, on one that is damaged or in use.
+//! `loligo store` as people use it: on a store that was closed, left by a crash, damaged, or is in use.
 
 mod filler;
 
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use filler::Filler;
 use serde_json::Value;
 
-/// What a command said, and its exit status.
+/// The output of a command, and its exit status.
 struct Said {
     out: Vec<u8>,
     text: String,
@@ -61,7 +61,7 @@ impl Said {
     }
 }
 
-/// A store in a directory that goes with it.
+/// A store in a directory that is removed with it.
 struct Place {
     _dir: tempfile::TempDir,
     path: PathBuf,
@@ -80,7 +80,7 @@ impl Place {
         place
     }
 
-    /// With five objects, one of them in fragments, two of them variants.
+    /// A store with five objects, one of them in fragments, two of them variants.
     fn full(cleanly: bool) -> Self {
         let place = Self::empty();
         let filler = Filler::open(&place.path);
@@ -209,7 +209,7 @@ fn everything_is_listed_after_a_stop_and_after_a_crash() {
 
         let said = loligo(&["inspect", place.name(), "--json"]).ok().json();
         assert_eq!(said["state"], if cleanly { "clean" } else { "open" });
-        // What was stored after the last checkpoint is known when it has been scanned.
+        // Objects stored after the last checkpoint are known only after a scan.
         assert_eq!(said["start"]["markers"], u64::from(cleanly));
         assert_eq!(said["start"]["scan_bytes"] == 0, cleanly, "{said}");
         assert!(said["journal"]["opened"].as_u64().unwrap() > 0);
@@ -333,7 +333,7 @@ fn what_is_removed_stays_away() {
         let place = Place::full(cleanly);
         let rm = |what: &[&str]| loligo(&[&["rm", place.name()], what].concat());
         rm(&[]).fails(2, "required");
-        // After a crash only a scan could tell what is there, and to remove it no scan is needed.
+        // After a crash only a scan could tell which objects are there; removal needs no scan.
         let known = |found: bool| cleanly.then_some(found);
         let found = |url: &str| rm(&[url, "--json"]).ok().json()["found"].as_bool();
         assert_eq!(found("http://h/v"), known(true));
@@ -348,7 +348,7 @@ fn what_is_removed_stays_away() {
         loligo(&["get", place.name(), "http://h/large"]).fails(1, "not in the store");
         loligo(&["verify", place.name()]).ok();
 
-        // What is stored later may stay, and what was not removed is still there.
+        // A later object under a removed URL stays, and objects that were not removed are still there.
         let filler = Filler::open(&place.path);
         filler.put("http://h/large", 60, b"small now");
         filler.close();
@@ -365,7 +365,7 @@ fn what_is_removed_stays_away() {
     }
 }
 
-/// What was reached by routes and by listeners with rules of their own is found under its URL, and goes with it.
+/// Objects with tags (of routes, and of listeners with rules of their own) are listed under their URL and removed with it.
 #[test]
 fn tags_are_shown_asked_for_and_removed_with_their_url() {
     let place = Place::empty();
@@ -421,7 +421,7 @@ fn a_store_in_use_is_left_alone() {
         &["rm", "http://h/a"],
         &["init", "--force"],
     ];
-    // Side by side, because each waits for a while: a store that was killed is let go late.
+    // In parallel, because each command waits a while for the lock: the lock of a killed process may be released late.
     std::thread::scope(|scope| {
         for command in commands {
             let arguments = [&command[..1], &[place.name()], &command[1..]].concat();
