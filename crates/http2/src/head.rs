@@ -35,7 +35,7 @@ pub struct RequestView<'a> {
     pub protocol: Option<&'a str>,
     /// The other fields, names in lower case. Crumbs of Cookie are one line; Host is there, and equal to `authority`.
     pub fields: &'a Fields,
-    /// Which known fields there are.
+    /// The known fields that are present.
     pub seen: Seen,
     /// The length of the body. `None` without `ends`: the body lasts until the stream ends.
     pub content_length: Option<u64>,

@@ -12,7 +12,7 @@ pub struct Limits {
     pub head_bytes_max: usize,
     /// Fields in a head, or in trailers; crumbs of Cookie count as one, and method, scheme and path as none. More: 431.
     pub fields_max: usize,
-    /// HPACK's dynamic table of what the client sends, in bytes.
+    /// Bytes of HPACK's dynamic table for the blocks that the client sends.
     pub table_bytes_max: usize,
     /// Bytes that a client may send on a stream before the caller has consumed them. More: the stream is reset.
     pub stream_window: u32,

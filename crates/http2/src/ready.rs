@@ -37,7 +37,7 @@ impl Ready {
         if priority.incremental {
             level.shared.push_back(stream);
         } else {
-            // Nearly always at the end, or at the front where a stream was just taken.
+            // Nearly always the end, or the front if the stream was just taken.
             let at = level.whole.partition_point(|other| other.id < stream.id);
             level.whole.insert(at, stream);
         }

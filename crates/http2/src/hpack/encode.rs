@@ -69,7 +69,7 @@ pub fn write_request(line: &RequestLine<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a field. The name is written in lower case; a field that HTTP/2 does not have (Connection and its kin) is left out.
+/// Appends a field. The name is written in lower case; a connection-specific field, which HTTP/2 does not have, is left out.
 ///
 /// The caller passes a token and a value without CR, LF and NUL.
 //= rfc9113 §8.2.2   an intermediary that transforms a message to HTTP/2 MUST remove connection-specific fields

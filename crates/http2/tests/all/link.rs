@@ -1,7 +1,7 @@
 //! A link between two ends that delivers in pieces of any size, late or never; in virtual time, from a seed.
 //!
 //! `sim` sets a client of hand-written frames against the server: random requests with bodies, random windows, resets, pings
-//! and settings, over a link that splits. Demanded: no panic and no fatal fault, each answer is byte for byte what was asked for, each
+//! and settings, over a link that splits. Demanded: no panic and no fatal fault, each answer has exactly the expected bytes, each
 //! request body reaches the server whole, windows are kept, and nothing is left at the end.
 //!
 //! A failure prints its seed: `cargo xtask sim --http2 --seed n`; `--seeds 10000` plays as many. With `--mistakes` each deliberate mistake of the

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use crate::link::Chance;
 
-/// Answers each request with its own fields behind `x-`, its body, and trailers if it had some.
+/// Answers each request with its own fields under names with the prefix `x-`, its body, and trailers if it had some.
 async fn echo(link: DuplexStream, seed: u64) {
     let mut chance = Chance::of_seed(seed);
     let mut connection = Connection::new(Limits::default(), Duration::ZERO);
