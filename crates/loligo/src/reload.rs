@@ -2,7 +2,7 @@
 //!
 //! This command asks the proxy's admin interface. The proxy reloads and reports the result, which is printed as by `loligo check`.
 //!
-//! Exit status: 0 the configuration is in force; 1 it was refused, or the proxy does not answer; 2 the address is none.
+//! Exit status: 0 the configuration is in force; 1 it was refused, or the proxy does not answer; 2 the address is malformed.
 
 use std::process::ExitCode;
 

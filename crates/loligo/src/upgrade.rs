@@ -1,10 +1,10 @@
-//! `loligo upgrade`: the program as it is now takes the place of the running one.
+//! `loligo upgrade`: the installed program takes the place of the running process.
 //!
 //! This command asks the running process, by its admin interface. That process starts the file it was started from, with the same arguments,
 //! and hands everything over (`proxy::upgrade`). So the new process has the same cgroup and user, and needs no right that the old one does
 //! not have. The link between the two is the new process's standard input, which no other process can reach.
 //!
-//! Exit status of the command: 0 the new process serves; 1 it was refused, or the proxy does not answer; 2 the address is none.
+//! Exit status of the command: 0 the new process serves; 1 it was refused, or the proxy does not answer; 2 the address is malformed.
 
 use std::ffi::OsString;
 use std::fs::File;

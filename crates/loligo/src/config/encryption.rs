@@ -211,7 +211,7 @@ pub fn look(listeners: &[Listener], blocks: &[Block], machine: &Machine, found: 
         }
         let in_files = tls.certificates.get(ordered..).unwrap_or_default();
         let looks = looks(in_files, tls.is_strict, machine);
-        // With one good certificate the listener can serve its names, so others only cause notes.
+        // With one good certificate the listener can serve its names, so bad ones only cause notes, unless `is_strict`.
         let are_some = ordered > 0 || looks.iter().any(Result::is_ok);
         for (files, look) in in_files.iter().zip(looks) {
             // The block with this file, or else the listener's own.

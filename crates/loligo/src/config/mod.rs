@@ -1,7 +1,6 @@
 //! From the settings a person wrote to the plan of the proxy: [`Raw`] and [`Machine`] in, `Plan` out, or all problems.
 //!
-//! Each setting is read by its row (`rows`, `values`) into a draft. Then the settings are checked together, and defaults that depend on the
-//! machine are filled in:
+//! Each setting is read by its row (`rows`, `values`) into a draft. Then settings are checked together, and defaults for the machine filled in:
 //!
 //! | file | settings of |
 //! |---|---|
@@ -23,7 +22,8 @@
 //! | `addresses` | addresses that are already in use, for `loligo check` alone |
 //! | `surroundings` | checks that the machine has what the plan needs |
 //!
-//! `rows` says how a setting is described and kept, `apply` reads by that what was given. `foreign` knows configurations of other programs, `retired` settings that went, `oddities` what is good but hardly meant; `explain` is `loligo check`, `reference` is `loligo settings`.
+//! `rows` describes settings, `apply` reads them by it. `foreign` recognizes configurations of other programs, `retired` settings of earlier
+//! versions, `oddities` settings that are probably not meant; `explain` is `loligo check`, `reference` is `loligo settings`.
 
 mod acme;
 pub mod addresses;
@@ -175,7 +175,7 @@ pub fn into_plan(raw: &Raw, machine: &Machine) -> Result<Settled, Vec<Problem>> 
     })
 }
 
-/// The settings of the whole as they were written.
+/// The settings outside blocks, as written.
 fn draft_of(whole: &Block, problems: &mut Vec<Problem>) -> Draft {
     let mut draft = Draft::default();
     apply::apply(&general::rows(), &whole.given, &mut draft, problems);

@@ -9,9 +9,9 @@
 //! | verify | `verify` | to read |
 //! | rm | `rm` | alone, to write |
 //!
-//! Commands that read use `store::Inspection`, which cannot write, on a device that is opened for reading: the store stays as it is. `opened` does the opening, `stored` knows keys, `show` how things look.
-//!
-//! Results go to standard output; progress, warnings and errors go to standard error (`output`). There are no colours.
+//! Commands that read use `store::Inspection`, which cannot write, on a device opened for reading: the store does not change. `opened` opens
+//! stores, `stored` converts keys to URLs and back, `show` formats values. Results go to standard output; progress, warnings and errors go to
+//! standard error (`output`). There are no colours.
 
 mod args;
 mod get;

@@ -22,13 +22,13 @@ pub struct Live {
     /// Client connections.
     #[serde(default)]
     pub connections_open: u64,
-    /// The last second or two.
+    /// Figures of the last second or two.
     #[serde(default)]
     pub now: Option<Now>,
-    /// The last minute.
+    /// Figures of the last minute.
     #[serde(default)]
     pub minute: Option<Minute>,
-    /// The last minutes.
+    /// Origin servers, in the last minutes.
     pub origins: OriginsTold,
     /// Queues of the stores' devices.
     #[serde(default)]
@@ -42,7 +42,7 @@ pub struct Live {
     /// Hosts and keys, if `admin.top` is on.
     #[serde(default)]
     pub top: Option<TopTold>,
-    /// The last two minutes.
+    /// Requests of the last two minutes.
     #[serde(default)]
     pub trend: Trend,
     /// Servers behind names.

@@ -9,7 +9,7 @@
 //! A thread asks the proxy once a second, so that keys work even if the proxy hangs. `state` holds the data to show, `draw` turns it
 //! into a screen, and both are tested without a terminal. Without a terminal, or with `--once`, the figures are printed once as text.
 //!
-//! Exit status: 0; 1 the proxy does not answer (only without a screen), or the terminal failed; 2 the address is none.
+//! Exit status: 0; 1 the proxy does not answer (only without a screen), or the terminal failed; 2 the address is malformed.
 
 pub mod ask;
 mod draw;

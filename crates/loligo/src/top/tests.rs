@@ -115,7 +115,7 @@ fn servers_behind_names_have_a_tab_where_there_are_some() {
     assert_eq!(state.shown, Kind::Hosts, "there is no cluster");
     state.pressed(Key::Previous);
     assert_eq!(state.shown, Kind::Upstreams);
-    // It goes with them.
+    // The table disappears with the upstreams.
     state.answered(Ok(self::live()));
     assert_eq!(state.shown, Kind::Origins);
 }
