@@ -1,9 +1,9 @@
-//! One cache: so many bytes, a replacement policy, and a rule of admission.
+//! One cache: its size in bytes, a replacement policy, and a rule of admission.
 //!
-//! An object's number is its slot, so there are no searches. Room is made before an object is inserted, as in the production
+//! An object's number is its slot, so nothing is searched. Objects are evicted before another one is inserted, as in the production
 //! store. An object larger than the cache is not kept.
 //!
-//! Memory: 8 bytes for every object number, and that of the policy.
+//! Memory: 8 bytes for every object number, and the memory of the policy.
 //! Not known here: the tier behind the cache.
 
 use polymix::random::mix;
@@ -12,14 +12,14 @@ use serde::Serialize;
 
 use super::policy::PolicyKind;
 
-/// Assumed by rules of admission, which have to know how many objects will fit.
+/// Mean object size assumed by rules of admission, which have to know how many objects will fit.
 const OBJECT_BYTES_MEAN: u64 = 8 << 10;
 const ABSENT: u32 = u32::MAX;
 
 /// Size, replacement policy and rule of admission of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LevelSettings {
-    /// Room for so many bytes of objects, without any overhead.
+    /// Bytes of objects that fit, without any overhead.
     pub bytes: u64,
     /// Chooses the object to evict.
     pub policy: PolicyKind,
@@ -27,13 +27,13 @@ pub struct LevelSettings {
     pub admission: AdmissionKind,
 }
 
-/// How many objects a cache of so many bytes is taken to hold.
+/// How many objects a cache of this size is assumed to hold.
 fn objects_hint(bytes: u64) -> usize {
     usize::try_from(bytes / OBJECT_BYTES_MEAN).unwrap_or(usize::MAX)
 }
 
 impl LevelSettings {
-    /// Exact LRU that takes everything.
+    /// Exact LRU that admits every object.
     pub fn lru(bytes: u64) -> Self {
         LevelSettings {
             bytes,
@@ -46,27 +46,27 @@ impl LevelSettings {
 /// The outcome of an insertion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Insertion {
-    /// It is kept.
+    /// The object is kept.
     Kept,
-    /// Larger than the cache.
+    /// The object is larger than the cache.
     TooLarge,
-    /// The rule of admission or the policy does not want it.
+    /// The rule of admission or the policy refused the object.
     Refused,
 }
 
-/// A cache: which objects it holds.
+/// A cache: the set of objects it holds.
 pub struct Level {
     bytes_max: u64,
     bytes: u64,
     objects: u64,
     policy: Box<dyn Policy>,
     admission: Admission,
-    /// Of the objects that are here.
+    /// Sizes of the objects held; `ABSENT` for all others.
     sizes: Vec<u32>,
 }
 
 impl Level {
-    /// An empty one.
+    /// An empty cache.
     pub fn new(settings: LevelSettings) -> Self {
         Level {
             bytes_max: settings.bytes,
@@ -82,14 +82,14 @@ impl Level {
         }
     }
 
-    /// The size with which an object is held; none if it is not.
+    /// The size with which an object is held; `None` if it is not held.
     pub fn held(&self, object: u32) -> Option<u32> {
         let size = self.sizes.get(object as usize);
         size.copied().filter(|&size| size != ABSENT)
     }
 
-    /// A request for an object of this size. True: a hit. If an older version is here (its size differs), it is removed, and its size
-    /// goes to `replaced`.
+    /// A request for an object of this size; true for a hit. If the cache holds an older version (with another size), that version is
+    /// removed and its size is stored in `replaced`.
     pub fn ask(&mut self, object: u32, size_bytes: u32, replaced: &mut Option<u32>) -> bool {
         let id = mix(u64::from(object));
         self.admission.asked(id);
@@ -109,7 +109,7 @@ impl Level {
         }
     }
 
-    /// Inserts an object that is not here. `evicted` is called for each object that makes room for it, with its size.
+    /// Inserts an object that is not held. `evicted` is called with the number and size of each object evicted for it.
     pub fn insert(
         &mut self,
         object: u32,
@@ -151,7 +151,7 @@ impl Level {
         size
     }
 
-    /// Room for so many bytes.
+    /// Bytes of objects that fit.
     pub fn bytes_max(&self) -> u64 {
         self.bytes_max
     }

@@ -7,13 +7,13 @@
 //! ```
 //!
 //! A request with another size than before is for a new version: it is a miss, and both caches drop the old version, the disk
-//! with a Delete. Everything that the origin answers is written, unless the disk cache is smaller than the object or its
-//! rule of admission refuses it. An object that the memory cache evicts is on the disk already, or was evicted there before, so it is
-//! not written. Deletes come before the write for which they make room.
+//! with a Delete. Every answer of the origin is written, unless the disk cache is smaller than the object or its
+//! rule of admission refuses it. An object evicted from memory is not written: it is still on disk, or was evicted from there before.
+//! Deletes come before the write for which they make room.
 //!
-//! Equal requests give equal counts.
+//! Equal requests give equal counts, in every run.
 //!
-//! Memory: 20 bytes for each object number, two policies.
+//! Memory: 20 bytes for each object number, and two policies.
 //! Source: paper 002, section 3.1 and Figure 1.
 
 mod level;
@@ -31,9 +31,9 @@ use crate::{Access, DiskOp, DiskRequest};
 /// The two caches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// In front.
+    /// The memory cache, in front.
     pub memory: LevelSettings,
-    /// Behind it.
+    /// The disk cache, behind the memory cache.
     pub disk: LevelSettings,
 }
 
@@ -47,22 +47,22 @@ impl Default for Settings {
     }
 }
 
-/// Counts of the events.
+/// Counts of requests and of disk requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Requests.
     pub gets: u64,
     /// Answered from memory.
     pub memory_hits: u64,
-    /// Answered from disk: reads.
+    /// Answered from disk, with a read each.
     pub disk_hits: u64,
     /// Answered by the origin.
     pub misses: u64,
-    /// Of the misses, those that were written.
+    /// Misses that were written.
     pub writes: u64,
-    /// Objects that left the disk.
+    /// Objects removed from the disk.
     pub deletes: u64,
-    /// Of these, those that left because there was a newer version.
+    /// Deletes of objects of which a newer version was requested.
     pub replaced: u64,
     /// Misses larger than the disk cache.
     pub too_large: u64,
@@ -72,15 +72,15 @@ pub struct Counts {
     pub get_bytes: u64,
     /// Bytes answered from memory.
     pub memory_hit_bytes: u64,
-    /// Bytes read.
+    /// Bytes read from disk.
     pub read_bytes: u64,
-    /// Bytes written.
+    /// Bytes written to disk.
     pub write_bytes: u64,
 }
 
 impl Counts {
     //= paper 002 section 3.1, footnote 3
-    /// What the paper prints of its first million disk requests. Bytes are not printed, and are 0.
+    /// The paper's counts for its first million disk requests. The paper prints no bytes; they are 0 here.
     pub const PAPER: Counts = Counts {
         gets: 1_058_206,
         memory_hits: 338_081,
@@ -102,7 +102,7 @@ impl Counts {
         self.disk_hits + self.writes + self.deletes
     }
 
-    /// The five counts that the paper prints, with their names.
+    /// The five counts that the paper prints, by name.
     pub fn printed(&self) -> [(&'static str, u64); 5] {
         [
             ("gets", self.gets),
@@ -118,7 +118,7 @@ impl Counts {
 pub struct Method {
     memory: Level,
     disk: Level,
-    /// By object: server and size, for its Delete.
+    /// Each object's server, for its Delete.
     servers: Vec<u32>,
     counts: Counts,
 }
@@ -197,7 +197,7 @@ impl Method {
         self.memory.insert(object, size_bytes, |_, _| {});
     }
 
-    /// Counts of the events.
+    /// The counts so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
@@ -227,7 +227,7 @@ pub struct Requests<I> {
 }
 
 impl<I: Iterator<Item = Access>> Requests<I> {
-    /// Of these requests, through empty caches.
+    /// Sends these requests through empty caches.
     pub fn new(settings: &Settings, accesses: I) -> Self {
         Requests {
             accesses,
@@ -236,7 +236,7 @@ impl<I: Iterator<Item = Access>> Requests<I> {
         }
     }
 
-    /// How often what happened so far.
+    /// The counts so far.
     pub fn counts(&self) -> &Counts {
         self.method.counts()
     }

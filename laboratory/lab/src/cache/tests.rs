@@ -1,4 +1,4 @@
-//! The method against a slow twin, and its rules one by one.
+//! The method against a slow model, and its rules one by one.
 
 use super::*;
 use proptest::prelude::*;
@@ -90,7 +90,7 @@ fn the_papers_counts_add_up() {
     assert_eq!(paper.disk_requests(), 1_000_000);
 }
 
-/// An LRU cache as one would write it on a blackboard: (object, size), the most recent one last.
+/// An LRU cache in its simplest form: (object, size), the most recent one last.
 struct Slow {
     bytes: u64,
     row: Vec<(u32, u32)>,
@@ -168,7 +168,7 @@ proptest! {
         memory_bytes in 1u64..200,
         disk_bytes in 1u64..600,
     ) {
-        // Mostly an object keeps its size; one in eight requests finds a new version.
+        // An object mostly keeps its size; one request in eight is for a new version.
         let mut sizes = [7u32; 40];
         let accesses: Vec<Access> = row
             .into_iter()

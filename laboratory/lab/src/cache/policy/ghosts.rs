@@ -1,33 +1,33 @@
 //! The identities of recently evicted objects.
 //!
-//! A ring holds the fingerprints of the last evictions in order, each with a serial number that is its place in the
-//! ring; a table leads from a fingerprint to its latest serial number. When a place falls out of the ring, its table
-//! entry goes too, unless the fingerprint was noted again since. A ghost whose object comes back leaves the table;
-//! its place in the ring is reused in turn.
+//! A ring holds the fingerprints of the last evictions in order. Each has a serial number, which gives its place in the
+//! ring; a table maps a fingerprint to its latest serial number. When a place leaves the ring, its table
+//! entry is removed, unless the fingerprint was noted again since. A ghost whose object comes back leaves the table;
+//! its place in the ring stays until later notes push it out.
 //!
 //! ```text
 //!   ring    first = 40:  b  a  c  a         table  b -> 40,  c -> 42,  a -> 43
 //! ```
 //!
-//! Two objects with one 32-bit fingerprint are taken for each other; then one of them is treated a little too well.
+//! Two objects with the same 32-bit fingerprint are confused; one of them is then treated slightly too well.
 //!
 //! Invariants, checked by `audit`: every table entry leads to its own fingerprint in the ring.
 //!
-//! About 4 + 20 bytes a ghost. Limits: as many ghosts as `note` is told, 2^31 at most.
+//! Memory: about 4 + 20 bytes a ghost. Limits: `ghosts_max` of `note`, 2^31 at most.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
-/// More would make serial numbers ambiguous.
+/// With more ghosts serial numbers would be ambiguous.
 const GHOSTS_MAX: usize = 1 << 31;
 
 /// The last evictions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ghosts {
     ring: VecDeque<u32>,
-    /// The serial number of the ring's first place; they wrap.
+    /// The serial number of the ring's first place; serial numbers wrap.
     first: u32,
-    /// Fixed keys: the same run has the same memory. Never iterated but by `audit`.
+    /// Hashed with fixed keys, so that equal runs use equal memory. Iterated by `audit` only.
     serials: HashMap<u32, u32, BuildHasherDefault<DefaultHasher>>,
 }
 
@@ -36,7 +36,7 @@ fn fingerprint(id: u64) -> u32 {
 }
 
 impl Ghosts {
-    /// The object was evicted; the last `ghosts_max` such notes are kept.
+    /// Notes an eviction; the last `ghosts_max` notes are kept.
     pub(crate) fn note(&mut self, id: u64, ghosts_max: usize) {
         let ghosts_max = ghosts_max.min(GHOSTS_MAX);
         let fingerprint = fingerprint(id);
@@ -53,7 +53,7 @@ impl Ghosts {
         }
     }
 
-    /// The object comes back. Removes it from the ghosts; true if it was among them.
+    /// Removes an object that comes back; true if it was among the ghosts.
     pub(crate) fn revive(&mut self, id: u64) -> bool {
         self.serials.remove(&fingerprint(id)).is_some()
     }
@@ -63,13 +63,13 @@ impl Ghosts {
         self.ring.len()
     }
 
-    /// Bytes of memory held; the table's is an estimate, at its densest 7 of 8 places are taken.
+    /// Bytes of memory held. The table's share is an estimate: it is at most 7/8 full.
     pub(crate) fn memory_bytes(&self) -> usize {
         let table = self.serials.capacity() * 8 / 7;
         self.ring.capacity() * size_of::<u32>() + table * (size_of::<(u32, u32)>() + 1)
     }
 
-    /// Checks every invariant; says what is wrong.
+    /// Checks every invariant; the error says which one is broken.
     pub(crate) fn audit(&self) -> Result<(), String> {
         let astray = self.serials.iter().find(|&(fingerprint, serial)| {
             let place = serial.wrapping_sub(self.first) as usize;

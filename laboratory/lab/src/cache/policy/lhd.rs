@@ -1,52 +1,52 @@
-//! LHD: the object goes of which the fewest hits are to be expected for the room and the time it takes.
+//! LHD: evicts the object with the fewest expected hits per byte and unit of time.
 //!
-//! *Age*: requests since an object was asked for last. How objects of each age went on is counted: asked for again (a hit at that age), or
-//! evicted. From that follows the *hit density* of an age: hits to come, divided by the time until the next hit or the eviction. Objects
-//! are of classes by their last two ages at a hit, so that those that are asked for again soon have a density of their own.
+//! *Age*: requests since an object's last request. For each age, LHD counts the objects requested again (a hit at that age) and those
+//! evicted. The *hit density* of an age follows: expected hits, divided by the expected time until the next hit or the eviction. Objects
+//! are put in classes by the sum of their last two ages at a hit, so that often requested objects have a density of their own.
 //!
 //! ```text
-//!   density(class, age) = hits at this age or later / sum over all that got so old of the time they still stayed
-//!   victim              = the least density / size of CANDIDATES objects that are drawn
+//!   density(class, age) = hits at this age or later / time that all objects of this age stayed after it, in sum
+//!   victim              = of CANDIDATES objects drawn at random, the one with the least density / size
 //! ```
 //!
-//! Densities are computed anew after every `EVENTS_BETWEEN` requests; counts of the past fade. Ages are counted in units that double when
-//! too many objects get as old as can be told.
+//! Densities are computed anew after every `EVENTS_BETWEEN` requests; older counts fade. Ages are counted in units of a power of two
+//! requests; the unit doubles when too many objects reach the last age.
 //!
-//! We differ from the original in what it tunes by its traces: it computes anew after a million requests, adjusts its unit of age to the
-//! number of objects twice, spares some objects to learn how they go on, and always draws the eight latest newcomers, too.
+//! We differ from the original where it tunes itself to its traces: it computes anew after a million requests, adjusts its unit of age
+//! to the number of objects twice, spares some objects to learn their future, and always draws the eight latest newcomers, too.
 //!
-//! Invariants, checked by `audit`: members and places tell the same.
+//! Invariants, checked by `audit`: `members` and the `place` of each slot agree.
 //!
-//! `victim` is O(1), and another request O(1) on average. 28 bytes a slot; 400 KiB for the densities.
+//! `victim` is O(1), and each other call O(1) on average. 28 bytes a slot; 400 KiB for the densities.
 //! Limits: as [`replacement::Lru`].
 //! Source: Beckmann, Chen, Cidon: LHD: improving cache hit rate by maximizing hit density, NSDI 2018.
 
 use polymix::random::Chance;
 use replacement::{Policy, slots_to_hold};
 
-/// Ages that are told apart; what is older has the last.
+/// Number of distinct ages; the last one includes all older objects.
 const AGES: usize = 1024;
 const CLASSES: usize = 16;
-/// Objects that are drawn for a victim.
+/// Objects drawn to choose a victim.
 const CANDIDATES: usize = 32;
 const EVENTS_BETWEEN: u64 = 1 << 14;
-/// What counts keep, each time that densities are computed.
+/// The share of each count that remains when densities are computed.
 const FADING: f64 = 0.9;
-/// Of all that happens, at most this share may happen at the last age.
+/// The unit of age doubles when more than this share of the events is at the last age.
 const OLDEST_SHARE: f64 = 0.01;
-/// So that [`NEVER`] stays beyond all ages.
+/// Keeps [`NEVER`] beyond all ages.
 const UNIT_LOG_MAX: u32 = 16;
 const ABSENT: u32 = u32::MAX;
-/// No hit yet.
+/// In `ages`: no hit yet.
 const NEVER: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     size: u64,
     asked: u32,
-    /// Requests between the last two, and between the two before.
+    /// Ages at the last hit and at the one before.
     ages: [u32; 2],
-    /// Among the members.
+    /// The slot's index in `members`.
     place: u32,
 }
 
@@ -57,7 +57,7 @@ const FREE: Slot = Slot {
     place: ABSENT,
 };
 
-/// How objects of a class go on, by age.
+/// What happens to objects of a class, by age.
 #[derive(Clone, Debug)]
 struct Class {
     hits: Vec<f64>,
@@ -66,7 +66,7 @@ struct Class {
 }
 
 impl Class {
-    /// Before anything is known, what was asked for sooner is worth more.
+    /// The first guess: a density falls with age and rises with the number of the class.
     fn new(number: usize) -> Self {
         let guess = |age: usize| (number + 1) as f64 / (age + 1) as f64;
         Class {
@@ -91,7 +91,7 @@ impl Class {
     }
 }
 
-/// Members in no order, and what is known of ages.
+/// The objects, in no order, and the counts by age.
 #[derive(Clone, Debug)]
 pub struct Lhd {
     slots: Vec<Slot>,
@@ -100,13 +100,13 @@ pub struct Lhd {
     /// Requests so far.
     clock: u32,
     events: u64,
-    /// An age is so many requests, as a power of two.
+    /// The unit of age: 2^`unit_log` requests.
     unit_log: u32,
     chance: Chance,
 }
 
 impl Lhd {
-    /// No slots.
+    /// An empty policy.
     pub fn new() -> Self {
         Lhd {
             slots: Vec::new(),
@@ -124,8 +124,8 @@ impl Lhd {
         ((requests >> self.unit_log) as usize).min(AGES - 1)
     }
 
-    /// The first class is of those whose last two ages are beyond all that are told apart, or that were hit once at most; each other of ages
-    /// half as long.
+    /// Class 0 is for objects whose last two ages add up to `AGES` or more, or that were hit once at most. Each next class is for sums
+    /// half as large.
     fn class(&self, slot: &Slot) -> usize {
         let mut age = slot.ages[0].saturating_add(slot.ages[1]) >> self.unit_log;
         if age == 0 {
@@ -272,7 +272,7 @@ impl Policy for Lhd {
 mod tests {
     use super::*;
 
-    /// From the definition: what each object that got so old did, and how long it took.
+    /// Computed from the definition, event by event.
     #[test]
     fn densities_are_as_defined() {
         let mut chance = Chance::new(7);
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!([of(1, 0), of(0, 0)], [10, 15]);
     }
 
-    /// Objects that come round and round, twice as many as there is room for: an LRU never hits.
+    /// Objects requested in a loop, twice as many as fit: an LRU never hits.
     #[test]
     fn a_loop_is_kept_in_part() {
         let (mut lhd, mut hits) = (Lhd::new(), 0);

@@ -3,12 +3,12 @@
 //! | name | |
 //! |---|---|
 //! | s3-fifo | three queues; newcomers prove themselves in a small one |
-//! | sieve | one queue, and a hand that spares what was asked for |
-//! | lhd | the least hits to be expected for room and time, as counted so far |
-//! | w-tinylfu | a window, and a main part that must be asked for more often |
+//! | sieve | one queue, and a hand that spares requested objects |
+//! | lhd | evicts by the expected hits per byte and time, estimated from past requests |
+//! | w-tinylfu | a window, and a main part for objects requested more often |
 //!
-//! How they compare differs with the trace (docs/lab-traces.md): S3-FIFO beats LRU where sizes are taken to stay and on key-value
-//! requests, and loses on streams with many new versions. So they stay here to be compared on the next trace.
+//! Their order differs with the trace (docs/lab-traces.md): S3-FIFO beats LRU where the sizes of objects do not change and on key-value
+//! requests, and loses on streams with many new versions. They stay in the lab for comparisons on further traces.
 
 mod ghosts;
 mod lhd;
@@ -24,10 +24,10 @@ use std::str::FromStr;
 
 use replacement::{Policy, PolicyKind as Offered};
 
-/// Which policy. Written as its name; `lru-threshold=` is followed by the largest size.
+/// A replacement policy. Written as its name; `lru-threshold=` is followed by the largest size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PolicyKind {
-    /// One that the product offers.
+    /// A policy of the product.
     Offered(Offered),
     /// S3-FIFO.
     S3Fifo,
@@ -55,7 +55,7 @@ impl PolicyKind {
     }
 }
 
-/// The text names no policy.
+/// The text is not the name of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a replacement policy is \"lru\", \"lru-threshold=BYTES\", \"gdsf\", \"s3-fifo\", \"sieve\", \"lhd\" or \"w-tinylfu\""

@@ -1,7 +1,7 @@
-//! A few queues over dense slot numbers, a slot in one of them at most.
+//! A few queues over dense slot numbers; a slot is in at most one of them.
 //!
 //! Like [`replacement::Lru`], for policies that have several queues and move slots between them. A slot is its
-//! own node; beside the links it holds the size of the object, a small number of uses, and a tag of the policy's choice
+//! own node. Beside the links a node holds the size of the object, a small number of uses, and a tag of the policy's choice
 //! (the object's identity, or nothing). Each queue counts its members and the sum of their sizes, so that a policy can
 //! compare shares.
 //!
@@ -12,19 +12,19 @@
 //! ```
 //!
 //! Invariants, checked by `audit`:
-//!   Q1  both directions tell the same queue, and every member is marked with it
+//!   Q1  the links agree in both directions, and every member is marked with its queue
 //!   Q2  a queue's count and size are those of its members
 //!   Q3  every slot outside is marked absent
 //!
-//! All calls are O(1), except that the array doubles when a slot beyond it comes. A slot takes 24 bytes and its tag.
-//! Not known here: what the queues mean.
+//! All calls are O(1), except that the array doubles when a slot beyond its end is inserted. A slot takes 24 bytes and its tag.
+//! Not known here: the meaning of the queues.
 //! Limits: slots below [`replacement::SLOTS_MAX`] (asserted).
 
 use replacement::slots_to_hold;
 
 /// No neighbour: the end of a queue.
 pub(crate) const NONE: u32 = u32::MAX;
-/// In `queue`: in none.
+/// In `queue`: the slot is in no queue.
 const ABSENT: u8 = u8::MAX;
 
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +46,7 @@ struct Ends {
     size: u64,
 }
 
-/// `N` queues of slots with a tag each.
+/// `N` queues of slots, each slot with a tag.
 #[derive(Clone, Debug)]
 pub(crate) struct Queues<const N: usize, T> {
     nodes: Vec<Node<T>>,
@@ -54,7 +54,7 @@ pub(crate) struct Queues<const N: usize, T> {
 }
 
 impl<const N: usize, T: Copy + Default> Queues<N, T> {
-    /// No slots.
+    /// Empty queues.
     pub(crate) const fn new() -> Self {
         assert!(N < ABSENT as usize);
         let none = Ends {
@@ -69,7 +69,7 @@ impl<const N: usize, T: Copy + Default> Queues<N, T> {
         }
     }
 
-    /// A new slot, unused, at the new end of a queue. It must be in none (asserted).
+    /// Inserts a slot, with no uses, as the newest of a queue. It must be in no queue (asserted).
     pub(crate) fn insert(&mut self, queue: usize, slot: u32, size: u64, tag: T) {
         self.grow_to_hold(slot);
         assert!(
@@ -83,13 +83,13 @@ impl<const N: usize, T: Copy + Default> Queues<N, T> {
         self.link_newest(queue, slot);
     }
 
-    /// Puts a member at the new end of a queue, be it its own or another.
+    /// Makes a member the newest of a queue, its own or another.
     pub(crate) fn move_to(&mut self, queue: usize, slot: u32) {
         self.unlink(slot);
         self.link_newest(queue, slot);
     }
 
-    /// Takes the slot out. `false` if it is in no queue.
+    /// Removes the slot from its queue; `false` if it is in none.
     pub(crate) fn remove(&mut self, slot: u32) -> bool {
         if self.queue_of(slot).is_none() {
             return false;
@@ -106,14 +106,14 @@ impl<const N: usize, T: Copy + Default> Queues<N, T> {
         (queue != ABSENT).then_some(queue.into())
     }
 
-    /// The member that has been longest in a queue; it stays.
+    /// The oldest member of a queue, which stays in the queue.
     #[inline]
     pub(crate) fn oldest(&self, queue: usize) -> Option<u32> {
         let slot = self.ends[queue].oldest;
         (slot != NONE).then_some(slot)
     }
 
-    /// The member that came next after `slot` into its queue.
+    /// The member that is next newer than `slot` in its queue.
     #[inline]
     pub(crate) fn newer(&self, slot: u32) -> Option<u32> {
         let slot = self.nodes[slot as usize].newer;
@@ -126,13 +126,13 @@ impl<const N: usize, T: Copy + Default> Queues<N, T> {
         self.nodes[slot as usize].tag
     }
 
-    /// The uses noted for a member, for the policy to count in.
+    /// A member's uses, as counted by the policy.
     #[inline]
     pub(crate) fn uses(&self, slot: u32) -> u8 {
         self.nodes[slot as usize].uses
     }
 
-    /// The same, to change.
+    /// A member's uses, to be changed.
     #[inline]
     pub(crate) fn uses_mut(&mut self, slot: u32) -> &mut u8 {
         &mut self.nodes[slot as usize].uses
@@ -148,7 +148,7 @@ impl<const N: usize, T: Copy + Default> Queues<N, T> {
         self.ends.iter().map(|ends| ends.len).sum()
     }
 
-    /// The sum of the sizes in one queue; wide, so that shares can be compared by multiplication.
+    /// The sum of the sizes in one queue; 128 bits, so that shares can be compared by multiplication.
     #[inline]
     pub(crate) fn size(&self, queue: usize) -> u128 {
         self.ends[queue].size.into()
@@ -170,7 +170,7 @@ impl<const N: usize, T: Copy + Default> Queues<N, T> {
         self.nodes.capacity() * size_of::<Node<T>>()
     }
 
-    /// Checks every invariant, O(slots); says what is wrong.
+    /// Checks every invariant, O(slots); the error says which one is broken.
     pub(crate) fn audit(&self) -> Result<(), String> {
         for (queue, ends) in self.ends.iter().enumerate() {
             let (mut older, mut slot, mut len, mut size) = (NONE, ends.oldest, 0, 0u128);
@@ -231,7 +231,7 @@ impl<const N: usize, T: Copy + Default> Queues<N, T> {
         ends.newest = slot;
     }
 
-    /// Joins the neighbours; the links of `slot` itself are left as they are.
+    /// Links the neighbours of `slot` to each other; the links of `slot` itself do not change.
     #[inline]
     fn unlink(&mut self, slot: u32) {
         let node = self.nodes[slot as usize];

@@ -1,6 +1,6 @@
-//! S3-FIFO: three queues; a request moves nothing.
+//! S3-FIFO: three queues; a request moves no object.
 //!
-//! Most objects are never requested again, so a newcomer gets little space until it was requested again:
+//! Most objects are never requested again, so a newcomer gets little space until its second request:
 //!
 //! ```text
 //!   new ------------> small (a tenth) -- used twice or more --> main -- not used --> out
@@ -10,11 +10,10 @@
 //!                      out, and its identity to the ghosts: comes back soon
 //! ```
 //!
-//! Uses are counted to 3 and start anew in `main`. Room is made in `small` while it has a tenth of all sizes or more,
-//! else in `main`. The original knows its capacity and gives shares of that; here the shares are of what is there at
-//! present, which is the same once the cache is full. Up to then everything new lies in `small`, as in the original.
-//!
-//! The ghosts are as many as there are objects (the original: as many as `main` holds, which begins with none).
+//! Uses are counted to 3 and start anew in `main`. The victim comes from `small` while it has a tenth of all sizes or more,
+//! else from `main`. The original takes shares of its capacity; here they are shares of the present sum of sizes,
+//! which is the same once the cache is full. Until then every new object is in `small`, as in the original.
+//! There are as many ghosts as objects (the original: as many as `main` holds, which begins with none).
 //!
 //! Invariants, checked by `audit`: those of the queues and of the ghosts; no count above [`USES_MAX`]; no more ghosts
 //! than there were objects at the last eviction.
@@ -30,14 +29,14 @@ use replacement::Policy;
 
 /// The queue of newcomers.
 const SMALL: usize = 0;
-/// The queue of objects that proved themselves.
+/// The queue of objects that were used in `SMALL`.
 const MAIN: usize = 1;
 
-/// `SMALL` has one in this many of all sizes.
+/// `SMALL` has 1/`SMALL_PART` of all sizes.
 const SMALL_PART: u128 = 10;
-/// Two bits of uses.
+/// Uses are counted in two bits.
 const USES_MAX: u8 = 3;
-/// With so many uses an object goes from `SMALL` to `MAIN`.
+/// An object with this many uses moves from `SMALL` to `MAIN`.
 const USES_TO_STAY: u8 = 2;
 
 /// Newcomers, objects that stay, and ghosts.
@@ -57,7 +56,7 @@ impl Default for S3Fifo {
 }
 
 impl S3Fifo {
-    /// No slots.
+    /// An empty policy.
     pub fn new() -> Self {
         S3Fifo {
             queues: Queues::new(),
@@ -66,13 +65,13 @@ impl S3Fifo {
         }
     }
 
-    /// Is it `SMALL` that must give?
+    /// Whether the next victim comes from `SMALL`.
     fn small_is_full(&self) -> bool {
         let enough = self.queues.size(SMALL) * SMALL_PART >= self.queues.size_total();
         self.queues.len(MAIN) == 0 || self.queues.len(SMALL) > 0 && enough
     }
 
-    /// Looks at the oldest of `SMALL`: it is evicted, or goes on to `MAIN`.
+    /// Takes the oldest of `SMALL`: evicts it, or moves it to `MAIN`.
     fn step_small(&mut self, slot: u32) -> bool {
         if self.queues.uses(slot) >= USES_TO_STAY {
             *self.queues.uses_mut(slot) = 0;
@@ -84,7 +83,7 @@ impl S3Fifo {
         self.queues.remove(slot)
     }
 
-    /// Looks at the oldest of `MAIN`: it is evicted, or goes round again.
+    /// Takes the oldest of `MAIN`: evicts it, or makes it the newest with one use less.
     fn step_main(&mut self, slot: u32) -> bool {
         if self.queues.uses(slot) > 0 {
             *self.queues.uses_mut(slot) -= 1;
@@ -163,7 +162,7 @@ impl Policy for S3Fifo {
 mod tests {
     use super::*;
 
-    /// Slot and identity are one number here.
+    /// In these tests slot and identity are the same number.
     fn filled(slots: impl IntoIterator<Item = u32>) -> S3Fifo {
         let mut policy = S3Fifo::new();
         for slot in slots {
@@ -179,7 +178,7 @@ mod tests {
             policy.touch(slot);
             policy.touch(slot);
         }
-        // Those used twice go on to main as they come up; the first of the others is evicted.
+        // Objects used twice move to main when they become the oldest; the first of the others is evicted.
         assert_eq!(policy.victim(), Some(18));
         for new in 20..1000 {
             policy.insert(new, 1, new.into());

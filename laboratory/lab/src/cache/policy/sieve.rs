@@ -1,16 +1,16 @@
 //! SIEVE: a queue, a hand, and one bit an object.
 //!
-//! Objects stay in the order in which they came. Being asked for sets an object's bit and moves nothing. When room is
-//! needed, the hand goes from where it stopped towards newer objects: it clears the bits that are set, and the first
-//! object without one is evicted. Past the newest it starts again at the oldest.
+//! Objects stay in the order in which they came. A request sets an object's bit and moves nothing. To choose a victim,
+//! the hand goes from where it stopped towards newer objects: it clears the bits that are set, and the first
+//! object without one is evicted. After the newest object it continues with the oldest.
 //!
 //! ```text
-//!   oldest   7*  2   9*  4   5   newest       * asked for since the hand came by
+//!   oldest   7*  2   9*  4   5   newest       * requested since the hand passed
 //!                ^ hand: 2 goes; then 9 loses its bit and 4 goes
 //! ```
 //!
-//! Since survivors keep their places, objects that come in are soon met by the hand if they are not asked for, while the
-//! ones that are in demand gather behind it.
+//! Since survivors keep their places, the hand soon meets newcomers that are not requested, while
+//! requested objects gather behind it.
 //!
 //! Invariants, checked by `audit`: those of the queue; the hand is on a member, or nowhere (then it starts at the
 //! oldest); an object's bit is 0 or 1.
@@ -29,7 +29,7 @@ const ALL: usize = 0;
 #[derive(Clone, Debug)]
 pub struct Sieve {
     queues: Queues<1, ()>,
-    /// Where the hand goes on; `None`: at the oldest.
+    /// The next object of the hand; `None`: the oldest.
     hand: Option<u32>,
 }
 
@@ -40,7 +40,7 @@ impl Default for Sieve {
 }
 
 impl Sieve {
-    /// No slots.
+    /// An empty policy.
     pub const fn new() -> Self {
         Sieve {
             queues: Queues::new(),
@@ -131,7 +131,7 @@ mod tests {
         assert!(sieve.touch(7) && sieve.touch(9));
         assert_eq!(sieve.victim(), Some(2));
         assert_eq!(sieve.victim(), Some(4));
-        // Behind the hand nothing is safe but by being asked for again.
+        // Only another request keeps an object that the hand has passed.
         sieve.touch(7);
         assert_eq!([sieve.victim(), sieve.victim()], [Some(5), Some(9)]);
         assert_eq!([sieve.victim(), sieve.victim()], [Some(7), None]);

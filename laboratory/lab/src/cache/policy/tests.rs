@@ -1,4 +1,4 @@
-//! Each policy against a slow twin, written from the definition: lists that are searched, sums that are added up anew.
+//! Each policy against a slow model, written from the definition: lists are searched, and sums are added up anew.
 
 #[path = "../../../../../crates/replacement/tests/model/harness.rs"]
 #[allow(dead_code, reason = "each user of the file needs a part of it")]
@@ -15,7 +15,7 @@ fn total(lists: &[&List]) -> u64 {
     objects.map(|object| object.size).sum()
 }
 
-/// `hand` counts the objects it has passed.
+/// `hand` is the number of objects that the hand has passed.
 #[derive(Default)]
 struct SieveTwin {
     list: List,
@@ -35,7 +35,7 @@ impl Twin for SieveTwin {
             return false;
         };
         self.list.remove(at);
-        // A hand past the newest goes on at the oldest, even if another comes in meanwhile.
+        // A hand behind the newest continues with the oldest, even if another object is inserted meanwhile.
         if at < self.hand {
             self.hand -= 1;
         } else if self.hand == self.list.len() {
@@ -66,7 +66,7 @@ impl Twin for SieveTwin {
 struct S3FifoTwin {
     small: List,
     main: List,
-    /// Evictions from `small`, oldest first; `None`: came back.
+    /// Evictions from `small`, oldest first; `None`: the object came back.
     ghosts: Vec<Option<u64>>,
 }
 
@@ -120,7 +120,7 @@ impl Twin for S3FifoTwin {
     }
 }
 
-/// With an exact count of uses. A hundred objects counted to 15 fill no sample, so nothing ages here; `sketch` has a
+/// Counts uses exactly. A hundred objects counted to 15 do not fill a sample, so no count ages here; `sketch` has a
 /// test for that.
 #[derive(Default)]
 struct WTinyLfuTwin {

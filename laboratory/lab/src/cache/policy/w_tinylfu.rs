@@ -1,9 +1,9 @@
-//! W-TinyLFU: an object enters the main part only if it is asked for more often than what it displaces.
+//! W-TinyLFU: an object enters the main part only if it is requested more often than the one it displaces.
 //!
-//! A sketch counts the uses of all objects, also of those that left. Newcomers begin in a small LRU window, so that a
+//! A sketch counts the uses of all objects, also of evicted ones. Newcomers begin in a small LRU window, so that a
 //! burst of requests for a new object gets hits. An object that leaves the window is a *candidate* for the main part.
-//! When space is needed, the oldest candidate is compared with the object that the main part would evict. The one
-//! with fewer uses goes, in a tie the candidate.
+//! To choose a victim, the oldest candidate is compared with the object that the main part would evict. The one
+//! with fewer uses is evicted, in a tie the candidate.
 //!
 //! ```text
 //!   new --> window (1 %) --> candidates --?--> probation (20 % of main) <---> protected (80 % of main)
@@ -11,14 +11,14 @@
 //!                                           \--> out
 //! ```
 //!
-//! The main part is a segmented LRU: an object that is requested in probation, or as a candidate, becomes protected.
+//! The main part is a segmented LRU: an object requested while in probation, or while a candidate, becomes protected.
 //!
 //! The original admits candidates without comparison until the cache is full. Here a cache counts as full while
-//! `victim` is being called: candidates that no call of `victim` took by the next insertion go to probation. Shares
+//! `victim` is being called: candidates that `victim` has not evicted by the next insertion go to probation. Shares
 //! are of the present sum of sizes.
 //!
-//! Invariants, checked by `audit`: those of the queues. The shares are made good by the next `insert` (window) or
-//! `touch` (protected); between them `remove` and `victim` shrink the whole, and a queue may have more than its part.
+//! Invariants, checked by `audit`: those of the queues. The window's share is restored by the next `insert`, the protected share
+//! by the next `touch`. Between them `remove` and `victim` shrink the sum, and a queue may have more than its share.
 //!
 //! O(1) on average. 32 bytes a slot, and 8 to 16 for the sketch.
 //! Limits: as [`replacement::Lru`]. The sketch has no secret: an attacker who knows the hash of the keys can find objects that share
@@ -31,14 +31,14 @@ use replacement::Sketch;
 
 /// Newcomers.
 const WINDOW: usize = 0;
-/// Out of the window, not compared yet.
+/// Objects that left the window and were not compared yet.
 const CANDIDATES: usize = 1;
-/// In the main part, asked for once.
+/// Objects of the main part that were not requested again.
 const PROBATION: usize = 2;
-/// In the main part, asked for again.
+/// Objects of the main part that were requested again.
 const PROTECTED: usize = 3;
 
-/// `WINDOW` has one in this many of all sizes.
+/// `WINDOW` has 1/`WINDOW_PART` of all sizes.
 const WINDOW_PART: u128 = 100;
 /// `PROTECTED` has this share of the main part, the candidates included.
 const PROTECTED_PERCENT: u128 = 80;
@@ -49,7 +49,7 @@ pub struct WTinyLfu {
     /// The tag is the object's identity.
     queues: Queues<4, u64>,
     sketch: Sketch,
-    /// Room was needed since the last insertion.
+    /// `victim` was called since the last insertion.
     pressed: bool,
 }
 
@@ -60,7 +60,7 @@ impl Default for WTinyLfu {
 }
 
 impl WTinyLfu {
-    /// No slots.
+    /// An empty policy.
     pub fn new() -> Self {
         WTinyLfu {
             queues: Queues::new(),
@@ -85,7 +85,7 @@ impl WTinyLfu {
         queues.oldest(PROBATION).or(queues.oldest(PROTECTED))
     }
 
-    /// Is the candidate asked for more often?
+    /// Whether the candidate is requested more often.
     fn beats(&self, candidate: u32, other: u32) -> bool {
         let uses = |slot| self.sketch.estimate(self.queues.tag(slot));
         uses(candidate) > uses(other)
@@ -187,7 +187,7 @@ mod tests {
         for slot in 1..100 {
             policy.touch(slot);
         }
-        // 99 lies in the window and is no better than the oldest in main; the others were not asked for again.
+        // 99 is in the window and no better than the oldest in main; the others were not requested again.
         for new in 100..1000 {
             policy.insert(new, 1, new.into());
             assert_eq!(policy.victim(), Some(new - 1));
@@ -207,7 +207,7 @@ mod tests {
         policy.insert(7, 1, 7);
         policy.insert(200, 1, 200);
         assert_eq!(queue_of(&policy, 7), Some(CANDIDATES));
-        // 99 left the window before it, and was no better than 3.
+        // 99 left the window before 7, and was no better than 3.
         assert_eq!([policy.victim(), policy.victim()], [Some(99), Some(3)]);
         assert_eq!(queue_of(&policy, 7), Some(PROBATION));
     }
