@@ -1,18 +1,18 @@
-//! A cache of pages in frames of memory, least recently used first out.
+//! A cache of pages in frames of memory; evicts the least recently used page.
 //!
-//! Frames have numbers that do not change while a page stays, so that a daemon can go through memory frame by frame.
+//! A page's frame number does not change while the page is cached, so that a daemon can go through memory frame by frame.
 //!
-//! Not known here: what a page is of, when it is written.   Limits: as many pages as frames; fewer than 2^32 - 1 frames.
+//! Not known here: the contents of pages, when they are written.   Limits: as many pages as frames; fewer than 2^32 - 1 frames.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Which page: the file in the upper half, the block in the lower.
+/// A page: the file in the upper half, the block in the lower.
 pub type Key = u64;
 
 const NONE: u32 = u32::MAX;
 
-/// Multiplication spreads the keys well enough; they come from us, not from the net.
+/// Hashes by multiplication, which spreads the keys well enough; the keys come from the model, not from the network.
 #[derive(Default, Clone)]
 pub struct Spread(u64);
 
@@ -56,7 +56,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// An empty cache of so many frames.
+    /// An empty cache of `capacity` frames.
     pub fn new(capacity: usize) -> Cache {
         Cache {
             frames: Vec::new(),
@@ -68,7 +68,7 @@ impl Cache {
         }
     }
 
-    /// Whether the page is here; if so it is now the newest.
+    /// Whether the page is cached; if so, it becomes the newest.
     pub fn touch(&mut self, key: Key) -> bool {
         let Some(&frame) = self.at.get(&key) else {
             return false;
@@ -80,26 +80,26 @@ impl Cache {
         true
     }
 
-    /// Whether the page is here.
+    /// Whether the page is cached.
     pub fn has(&self, key: Key) -> bool {
         self.at.contains_key(&key)
     }
 
-    /// Whether the page is here and changed.
+    /// Whether the page is cached and dirty.
     pub fn is_dirty(&self, key: Key) -> bool {
         self.at
             .get(&key)
             .is_some_and(|&frame| self.frames[frame as usize].dirty)
     }
 
-    /// Marks a page that is here as changed, or as written. Nothing if it is not here.
+    /// Marks a cached page as dirty or clean. Does nothing if the page is not cached.
     pub fn set_dirty(&mut self, key: Key, dirty: bool) {
         if let Some(&frame) = self.at.get(&key) {
             self.frames[frame as usize].dirty = dirty;
         }
     }
 
-    /// The page that has to leave before another can come, and whether it is changed. `None` while there is room.
+    /// The page to evict before another can be inserted, and whether it is dirty. `None` while a frame is free.
     pub fn victim(&self) -> Option<(Key, bool)> {
         if self.at.len() < self.capacity {
             return None;
@@ -108,7 +108,7 @@ impl Cache {
         Some((frame.key, frame.dirty))
     }
 
-    /// Takes a page in, clean, as the newest. There must be room ([`Cache::victim`]), and it must not be here.
+    /// Inserts a page, clean, as the newest. A frame must be free ([`Cache::victim`]), and the page must not be cached.
     pub fn insert(&mut self, key: Key) {
         assert!(self.at.len() < self.capacity, "no frame is free");
         let frame = Frame {
@@ -138,7 +138,7 @@ impl Cache {
         }
     }
 
-    /// The changed pages of the `part`-th of `parts` equal parts of memory, in order of frame.
+    /// The dirty pages of the `part`-th of `parts` equal parts of memory, in order of frame.
     pub fn dirty_in(&self, part: usize, parts: usize) -> Vec<Key> {
         let slice = self.capacity.div_ceil(parts);
         let end = (slice * (part + 1)).min(self.frames.len());

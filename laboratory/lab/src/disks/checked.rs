@@ -1,26 +1,26 @@
-//! A disk for tests: it knows what lies where, and a read of anything else is a mistake of the manager.
+//! A disk for tests: it knows what is stored where, and panics when a manager reads anything else.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 
 use super::{Calls, DirId, Disk, FileId, Piece, ROOT, bytes_of, span_of};
 
-/// Sectors of files by what they hold.
+/// Files, with the pieces stored in them.
 #[derive(Debug, Default)]
 pub struct Checked {
-    /// Of each file, for each byte that begins a piece or a part of one: what begins there.
+    /// By file and byte: the piece, or part of one, that begins there.
     files: HashMap<FileId, BTreeMap<u64, Piece>>,
     dirs: Vec<DirId>,
     open: HashMap<FileId, u32>,
     /// Calls so far.
     pub calls: Calls,
-    /// Goes on by this much with each call.
+    /// The clock advances by this much with each call.
     pub call_us: u64,
-    /// Its clock.
+    /// The clock.
     pub now_us: u64,
-    /// Where reads were.
+    /// The places of all reads.
     pub read_places: Vec<u64>,
-    /// Where writes began, and how long they were.
+    /// The place and length of each write.
     pub write_places: Vec<(u64, u64)>,
 }
 
@@ -53,13 +53,13 @@ impl Checked {
         }
     }
 
-    /// How many there are.
+    /// The number of files.
     pub fn files(&self) -> usize {
         self.files.len()
     }
 }
 
-/// Forgets what lies in `[from, end)`, and keeps what sticks out.
+/// Forgets the pieces in `[from, end)`; keeps the parts of them outside of that.
 fn clear(file: &mut BTreeMap<u64, Piece>, from: u64, end: u64) {
     let before = file
         .range(..from)

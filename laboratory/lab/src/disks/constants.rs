@@ -1,13 +1,13 @@
-//! What the models are made of: each constant with its value, as the code has it, and where it comes from.
+//! The constants of the models: each with its value, as the code has it, and its source.
 //!
-//! Not known here: what follows from them.
+//! Not known here: what the models make of them.
 
 use super::{drive, flash, free_space, machine, ufs};
 
 /// How far a constant can be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {
-    /// The paper names it.
+    /// The paper states it.
     Paper,
     /// A table of the paper, or a benchmark of the time, has the number.
     Measured,
@@ -15,12 +15,12 @@ pub enum Trust {
     Source,
     /// Common knowledge of that hardware, written down without a document at hand.
     Known,
-    /// Nobody told us.
+    /// No source; assumed.
     Assumed,
 }
 
 impl Trust {
-    /// In a word.
+    /// The word for reports.
     pub fn word(self) -> &'static str {
         match self {
             Trust::Paper => "paper",
@@ -35,13 +35,13 @@ impl Trust {
 /// A constant of a model, or several that belong together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Constant {
-    /// As the code calls it, or what it is about.
+    /// Its name in the code, or what it describes.
     pub name: &'static str,
-    /// With its unit.
+    /// The value with its unit.
     pub value: String,
-    /// How far it can be trusted.
+    /// How far the value can be trusted.
     pub trust: Trust,
-    /// Where it comes from.
+    /// The source.
     pub from: &'static str,
 }
 
@@ -61,7 +61,7 @@ impl Constant {
     }
 }
 
-/// Of the disk of 1999, with its machine and file system.
+/// The constants of the disk of 1999, with its machine and file system.
 pub fn of_1999() -> Vec<Constant> {
     [
         drive::constants(),
@@ -72,7 +72,7 @@ pub fn of_1999() -> Vec<Constant> {
     .concat()
 }
 
-/// Of the flash device.
+/// The constants of the flash device.
 pub fn of_flash() -> Vec<Constant> {
     flash::constants()
 }

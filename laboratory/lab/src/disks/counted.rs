@@ -1,24 +1,24 @@
-//! What the kernel counts for a real device: requests after merging, whichever call they came from.
+//! The kernel's counters of a real device: requests after merging, from all processes.
 //!
-//! Not known here: who asked. Other work on the same device is counted too.   Limits: none where there is no device (tmpfs).
+//! Not known here: the process that asks. Other work on the same device is counted too.   Limits: no counters without a device (tmpfs).
 
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-/// What the kernel counts for a device (Documentation/block/stat.rst).
+/// The kernel's counters of a device (Documentation/block/stat.rst).
 #[derive(Debug, Clone, Copy)]
 pub struct DeviceStat {
     /// Requests that read.
     pub reads: u64,
     /// Requests that wrote.
     pub writes: u64,
-    /// What they wrote, in 512 bytes.
+    /// Sectors of 512 bytes that these wrote.
     pub write_sectors: u64,
 }
 
 impl DeviceStat {
-    /// Of the device that a path is, or lies on. `None` where there is none.
+    /// The counters of the device at `path`, or of the one that holds `path`. `None` without a device.
     pub fn of(path: &Path) -> Option<DeviceStat> {
         let stat = rustix::fs::stat(path).ok()?;
         let is_device =

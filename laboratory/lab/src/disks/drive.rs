@@ -1,12 +1,12 @@
 //! A disk of 1999: arm, platters, zones, and the drive's own read-ahead.
 //!
 //! The time of a request is command overhead, seek, the wait for the sector to come round, and the transfer, track by track.
-//! Angles are kept, so that a request which just misses its sector waits a whole turn: that is why file systems of the time
-//! wrote less than the heads could. The drive keeps on reading after a read, until the next request, into one of a few
-//! segments; a read that lies in a segment moves no arm. Writes go to the platter before they are done.
+//! The angle of the platter is modelled, so a request that just misses its sector waits a whole turn: file systems of the time
+//! therefore wrote less than the heads could. After a read the drive goes on reading, until the next request, into one of a few
+//! segments of its buffer; a read that lies in a segment moves no arm. A write is done once it is on the platter.
 //!
-//! The drive is the Seagate ST15150W that paper 002 used; docs/lab.md says of every constant where it comes from. The sustained
-//! write rate (4.7 MB/s in section 3.1) comes out, see the tests.
+//! The drive is the Seagate ST15150W that paper 002 used; docs/lab.md gives the source of every constant. The sustained
+//! write rate (4.7 MB/s in section 3.1) follows from them, see the tests.
 //!
 //! Not known here: files, queues.   Limits: no defects, no thermal recalibration, one request at a time.
 
@@ -18,22 +18,22 @@ const TURN_US: f64 = 60e6 / 7200.0;
 /// Cylinders and surfaces of the ST15150.
 const CYLINDERS: u64 = 3711;
 const HEADS: u64 = 21;
-/// Zones, outermost first: equally many cylinders each, sectors a track falling evenly between the two. Assumed shape; the
-/// mean gives the drive's 4.3 GB, the outermost zone its peak rate of between 8 and 9 MB/s.
+/// Zones, outermost first. Each has equally many cylinders, and sectors a track fall evenly between the two constants. The shape is
+/// assumed; the mean gives the drive's 4.3 GB, the outermost zone its peak rate of between 8 and 9 MB/s.
 const ZONES: u64 = 11;
 const OUTER_TRACK_SECTORS: f64 = 136.0;
 const INNER_TRACK_SECTORS: f64 = 80.0;
-/// Seek of `d` cylinders: `SETTLE + ROOT * sqrt(d)` up to `KNEE`, straight from there. Through the drive's 0.8 ms (one
+/// Seek of `d` cylinders: `SETTLE + ROOT * sqrt(d)` up to `KNEE`, linear beyond. Fitted to the drive's 0.8 ms (one
 /// cylinder), 8 ms (a third of the stroke, the mean) and 17 ms (the full stroke).
 const SETTLE_US: f64 = 600.0;
 const ROOT_US: f64 = 217.5;
 const KNEE_CYLINDERS: f64 = 400.0;
 const SLOPE_US: f64 = 3.64;
-/// A head settles longer before it writes: 9 ms mean against 8.
+/// A head settles longer before a write: the mean is 9 ms instead of 8.
 const WRITE_SETTLE_US: f64 = 1000.0;
 /// Tracks are shifted against each other by this share of a turn, so that a change of heads (about 1 ms) loses no turn.
 const SKEW_TURNS: f64 = 0.14;
-/// From the driver's call to the arm's first move: SCSI command and controller, of a drive of those years (Ruemmler, Wilkes: An
+/// From the driver's call to the arm's first move: SCSI command and controller of a drive of those years (Ruemmler, Wilkes: An
 /// Introduction to Disk Drive Modeling, 1994).
 const COMMAND_US: f64 = 1100.0;
 /// Fast wide SCSI, 20 MB/s.
@@ -42,7 +42,7 @@ const BUS_SECTOR_US: f64 = SECTOR_BYTES as f64 / 20.0;
 const SEGMENTS: usize = 4;
 const SEGMENT_SECTORS: u64 = 512;
 
-/// Each with its source.
+/// The constants of the drive, each with its source.
 pub fn constants() -> Vec<Constant> {
     use Trust::{Assumed, Known, Measured, Paper};
     let tracks =
@@ -125,7 +125,7 @@ pub struct Drive {
     cylinder: u64,
     zones: Vec<Zone>,
     total: u64,
-    /// What the buffer holds, oldest first.
+    /// The contents of the buffer, oldest first.
     segments: Vec<Segment>,
     seeks: u64,
     seek_us: f64,
@@ -145,29 +145,29 @@ struct Zone {
 struct Segment {
     first: u64,
     end: u64,
-    /// Reading goes on since then, until the next request or a full segment.
+    /// When the read-ahead into this segment began; it ends at the next request or when the segment is full.
     growing_since_us: Option<f64>,
 }
 
-/// Where a sector is.
+/// The place of a sector.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     cylinder: u64,
     track: u64,
-    /// Place on the track and how many it has.
+    /// Index on the track, and the number of sectors of the track.
     sector: u64,
     track_sectors: u64,
 }
 
 impl Place {
-    /// Share of a turn at which the sector begins.
+    /// The angle at which the sector begins, as a share of a turn.
     fn angle(self) -> f64 {
         (self.sector as f64 / self.track_sectors as f64 + self.track as f64 * SKEW_TURNS).fract()
     }
 }
 
 impl Drive {
-    /// The drive of paper 002, its arm at the outer edge, its buffer empty.
+    /// The drive of paper 002, with the arm at the outer edge and an empty buffer.
     pub fn of_1999() -> Drive {
         let mut zones = Vec::new();
         let mut first_sector = 0;
@@ -198,7 +198,7 @@ impl Drive {
         }
     }
 
-    /// How many bytes it holds.
+    /// The drive's capacity in bytes.
     pub fn bytes(&self) -> u64 {
         self.total * SECTOR_BYTES
     }
@@ -227,7 +227,7 @@ impl Drive {
         }
     }
 
-    /// Stops the read-ahead, if there is one, and settles how far it came.
+    /// Stops the read-ahead, if there is one, and computes how far it came.
     fn stop_reading_ahead(&mut self, now_us: f64) {
         let Some(at) = self
             .segments
@@ -257,7 +257,7 @@ impl Drive {
             .retain(|s| s.end <= span.first || span.end() <= s.first);
     }
 
-    /// Moves the arm, waits, transfers; the time at which the last sector has passed.
+    /// Moves the arm, waits for the sector and transfers; returns the time at which the last sector has passed.
     fn move_and_transfer(&mut self, start_us: f64, way: Way, span: Span) -> f64 {
         let place = self.place(span.first);
         let mut seek = self.seek_us(place.cylinder);
@@ -302,7 +302,7 @@ impl Hardware for Drive {
                 let end = segment.end;
                 let mut done = ready + f64::from(span.sectors) * BUS_SECTOR_US;
                 if span.end() > end {
-                    // The heads are just there: the rest comes at their pace.
+                    // The heads are at the end of the segment: the rest comes at their pace.
                     let rest = (span.end() - end) as f64;
                     let place = self.place(end);
                     done = done.max(
@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn sustained_writes_are_those_the_paper_measured() {
-        // Clusters of 128 KB one after the other, over the first half of the disk.
+        // Clusters of 128 KB in sequence, over the first half of the disk.
         let mut drive = Drive::of_1999();
         let (mut now, mut at) = (0.0, 0);
         while at < drive.sectors() / 2 {
@@ -415,7 +415,7 @@ mod tests {
             .serve(first + 1000.0, Way::Read, span(500_016, 16))
             .done_us;
         assert!(next - first - 1000.0 < 3000.0, "{}", next - first);
-        // A write there: the buffer must not be believed.
+        // After a write to these sectors the buffer is stale and must not be used.
         let written = drive.serve(next, Way::Write, span(500_016, 16)).done_us;
         let again = drive.serve(written, Way::Read, span(500_016, 16)).done_us;
         assert!(again - written > 5000.0, "{}", again - written);

@@ -1,10 +1,10 @@
-//! A flash device: channels that work side by side, pages that are written once, erase blocks that must be emptied first.
+//! A flash device: parallel channels, pages that are written once, erase blocks that must be emptied first.
 //!
-//! A page goes to the open erase block of the channel that has least to do. A page written again leaves a dead copy behind; when erased
-//! blocks run out, the block with the fewest live pages is emptied, some pages at each write: those are written again on their
-//! channel, and the block is erased. What that costs is the write amplification, and it depends on what the layer above writes where.
+//! A page goes to the open erase block of the least busy channel. A page written again leaves a dead copy behind. When erased
+//! blocks run out, the block with the fewest live pages is emptied, some pages at each write: its live pages are written again on their
+//! channel, then the block is erased. The cost is the write amplification; it depends on where the layer above writes.
 //!
-//! Figures are those of an ordinary SATA or small NVMe drive with three-bit cells; assumed, see docs/lab.md.
+//! The figures are assumed, for an ordinary SATA or small NVMe drive with three-bit cells; see docs/lab.md.
 //!
 //! Not known here: files.   Limits: writes of less than a page cost one; no wear, no trim, no write buffer.
 
@@ -17,25 +17,25 @@ const _: () = assert!(CHANNELS <= 1 << u8::BITS);
 const PAGE_SECTORS: u64 = 8;
 /// Pages of an erase block: 2 MB.
 const BLOCK_PAGES: u32 = 512;
-/// Room beyond what is offered.
+/// Physical capacity beyond the offered one, as a share of it.
 const SPARE: f64 = 0.07;
 const READ_US: f64 = 60.0;
-/// For a page of a block that is being emptied, as part of a read of several.
+/// Read of a page of a block that is being emptied, as part of a read of several.
 const READ_TO_MOVE_US: f64 = 15.0;
-/// For a page, as part of a program operation over several.
+/// Write of a page, as part of a program operation over several.
 const PROGRAM_US: f64 = 40.0;
 const ERASE_US: f64 = 3000.0;
-/// A page over the bus.
+/// Transfer of a page over the bus.
 const BUS_PAGE_US: f64 = 5.0;
-/// Command in, command out.
+/// A command and its completion.
 const COMMAND_US: f64 = 5.0;
 const NOWHERE: u32 = u32::MAX;
-/// With fewer erased blocks cleaning begins.
+/// Cleaning begins when fewer blocks are erased.
 const RESERVE_BLOCKS: usize = CHANNELS + 2;
-/// With fewer than these, nothing is written before a block is empty.
+/// With fewer erased blocks, a write waits until another block is erased.
 const LAST_BLOCKS: usize = 2;
 
-/// Each with its source.
+/// The constants of the device, each with its source.
 pub fn constants() -> Vec<Constant> {
     use Trust::Assumed;
     let kib = |sectors: u64| sectors * SECTOR_BYTES / 1024;
@@ -77,9 +77,9 @@ pub fn constants() -> Vec<Constant> {
 #[derive(Debug, Clone)]
 pub struct Flash {
     sectors: u64,
-    /// Where each page is, physically.
+    /// The physical place of each page.
     at: Vec<u32>,
-    /// Which page lies there; [`NOWHERE`] if none that is alive.
+    /// The page at each physical place; [`NOWHERE`] if it holds no live page.
     held: Vec<u32>,
     live: Vec<u32>,
     erased: Vec<u32>,
@@ -88,7 +88,7 @@ pub struct Flash {
     /// The channel of each block: the one that wrote it last.
     channel_of: Vec<u8>,
     channel_free_us: Vec<f64>,
-    /// The block that is being emptied, the next of its pages, and how many are looked at in one step.
+    /// The block being emptied, its next page, and the number of pages examined in one step.
     victim: Option<(u32, u32, u32)>,
     next: usize,
     wanted: u64,
@@ -97,7 +97,7 @@ pub struct Flash {
 }
 
 impl Flash {
-    /// A device of so many bytes, all of it erased.
+    /// A device of this capacity, all of it erased.
     pub fn new(bytes: u64) -> Flash {
         let pages = bytes.div_ceil(PAGE_SECTORS * SECTOR_BYTES);
         let blocks = ((pages as f64 * (1.0 + SPARE)) as u64).div_ceil(u64::from(BLOCK_PAGES))
@@ -128,12 +128,12 @@ impl Flash {
         }
     }
 
-    /// Bytes of pages written so far, those included that were moved.
+    /// Bytes of pages written so far, including moved pages.
     pub fn programmed_bytes(&self) -> u64 {
         self.programmed * PAGE_SECTORS * SECTOR_BYTES
     }
 
-    /// Writes a page on the channel that has least to do; when that is done.
+    /// Writes a page on the least busy channel; returns the time at which the write is done.
     fn write(&mut self, page: u32, start_us: f64) -> f64 {
         if self.erased.len() < RESERVE_BLOCKS {
             self.clean_some(start_us);
@@ -179,8 +179,8 @@ impl Flash {
         *free
     }
 
-    /// Goes on with emptying a block, in step with what is written: for each page written as many are moved as it takes to have the
-    /// block erased when the room that it yields is used up.
+    /// Continues to empty a block. Each written page moves so many pages that the block is erased by the time the room it yields is
+    /// used up.
     fn clean_some(&mut self, start_us: f64) {
         loop {
             let (victim, from, step) = self.victim.unwrap_or_else(|| self.choose());
@@ -206,7 +206,7 @@ impl Flash {
         }
     }
 
-    /// The block with the fewest live pages, from its first page on, and how many of its pages are to be looked at in one step.
+    /// The block with the fewest live pages, its first page, and how many of its pages to examine in one step.
     fn choose(&self) -> (u32, u32, u32) {
         let mut written = vec![true; self.live.len()];
         let open = self.open.iter().map(|(block, _)| block);
@@ -231,7 +231,7 @@ impl Hardware for Flash {
             let finished = match way {
                 Way::Read => {
                     let at = self.at[page as usize];
-                    // What was never written is not looked for.
+                    // A page that was never written is not read from a channel.
                     if at == NOWHERE {
                         start
                     } else {
@@ -334,7 +334,7 @@ mod tests {
         let one = flash.serve(0.0, Way::Write, narrow).done_us;
         let eight = flash.serve(1000.0, Way::Write, wide).done_us - 1000.0;
         assert!((one - eight).abs() < 1.0, "{one} {eight}");
-        // What was written side by side is read side by side.
+        // Pages written in parallel are read in parallel.
         let one = flash.serve(2000.0, Way::Read, narrow).done_us - 2000.0;
         let eight = flash.serve(3000.0, Way::Read, wide).done_us - 3000.0;
         assert!((one - eight).abs() < 1.0, "{one} {eight}");

@@ -1,7 +1,7 @@
-//! Where files lie: cylinder groups with inodes, blocks and fragments, as the Fast File System gives them out.
+//! Free space: cylinder groups with inodes, blocks and fragments, allocated as by the Fast File System.
 //!
 //! A group holds a copy of the superblock, its bitmap block, its inodes, and blocks for data. A new directory goes to the next
-//! group, a file to its directory's, a block behind the file's last one; a long file moves on to another group now and then,
+//! group, a file to its directory's group, a block behind the file's last one. A long file moves on to another group at times,
 //! so that it does not fill one. The tail of a short file takes eighths of a block.
 //!
 //! Not known here: names, contents, time.   Limits: block numbers fit 29 bits.
@@ -12,23 +12,23 @@ use super::hardware::{SECTOR_BYTES, Span};
 
 /// A file system block.
 pub const BLOCK_BYTES: u64 = 8192;
-/// A fragment, the least that is given out.
+/// A fragment, the smallest unit of allocation.
 pub const FRAG_BYTES: u64 = 1024;
 /// Fragments of a block.
 pub const FRAGS: u32 = (BLOCK_BYTES / FRAG_BYTES) as u32;
 /// Sectors of a fragment.
 const FRAG_SECTORS: u64 = FRAG_BYTES / SECTOR_BYTES;
-/// newfs: 16 cylinders a group; of this disk 18.6 MB.
+/// newfs: 16 cylinders a group; on this disk 18.6 MB.
 const GROUP_BLOCKS: u32 = 2268;
-/// newfs, disks of 3 GB and more: an inode for each 8 KB.
+/// newfs, for disks of 3 GB and more: an inode for each 8 KB.
 const GROUP_INODES: u32 = 2268;
-/// 128 bytes each.
+/// Inodes have 128 bytes.
 const BLOCK_INODES: u32 = 64;
 const INODE_BLOCKS: u32 = GROUP_INODES.div_ceil(BLOCK_INODES);
 /// Superblock copy and bitmap block come before the inodes.
 const DATA_BLOCK: u32 = 2 + INODE_BLOCKS;
 
-/// Each with its source.
+/// The constants of the file system, each with its source.
 pub fn constants() -> Vec<Constant> {
     use Trust::Known;
     let sizes = format!("{} KB, {} KB", BLOCK_BYTES / 1024, FRAG_BYTES / 1024);
@@ -46,7 +46,7 @@ pub fn constants() -> Vec<Constant> {
     ]
 }
 
-/// A place in fragments from the start of the disk.
+/// A place, in fragments from the start of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Frag(pub u32);
 
@@ -69,7 +69,7 @@ pub struct InodePlace {
 }
 
 impl InodePlace {
-    /// The block it is in.
+    /// The block that holds the inode.
     pub fn block(self) -> Frag {
         Frag((self.group * GROUP_BLOCKS + 2 + self.index / BLOCK_INODES) * FRAGS)
     }
@@ -79,11 +79,11 @@ impl InodePlace {
 struct Group {
     free_blocks: u32,
     free_inodes: u32,
-    /// Where the search for a block goes on.
+    /// Where the next search for a block begins.
     rotor: u32,
     inode_rotor: u32,
     inodes: Vec<u64>,
-    /// Blocks in part free, by their longest free run of fragments.
+    /// Number of partly free blocks, by their longest free run of fragments.
     partial: [u32; FRAGS as usize],
 }
 
@@ -91,7 +91,7 @@ struct Group {
 #[derive(Debug)]
 pub struct FreeSpace {
     groups: Vec<Group>,
-    /// Free fragments of each block, a bit each.
+    /// Free fragments of each block, as bits.
     free: Vec<u8>,
     dirs: u32,
 }
@@ -111,7 +111,7 @@ fn longest_run(mut bits: u8) -> u32 {
 }
 
 impl FreeSpace {
-    /// An empty file system on so many sectors.
+    /// An empty file system on this many sectors.
     pub fn new(sectors: u64) -> FreeSpace {
         let blocks = sectors / (BLOCK_BYTES / SECTOR_BYTES);
         let groups = (blocks / u64::from(GROUP_BLOCKS)).max(1) as u32;
@@ -142,19 +142,19 @@ impl FreeSpace {
         Frag((group * GROUP_BLOCKS + 1) * FRAGS)
     }
 
-    /// The group a place is in.
+    /// The group of a place.
     pub fn group_of(at: Frag) -> u32 {
         at.0 / FRAGS / GROUP_BLOCKS
     }
 
-    /// The group for the next directory: they go round.
+    /// The group for the next directory, round robin.
     pub fn group_for_dir(&mut self) -> u32 {
         let group = self.dirs % self.groups.len() as u32;
         self.dirs += 1;
         group
     }
 
-    /// The group a long file goes on in: the next one with at least the mean of free blocks.
+    /// The group in which a long file continues: the next one with at least the mean number of free blocks.
     pub fn group_after(&self, group: u32) -> u32 {
         let count = self.groups.len() as u32;
         let total: u64 = self.groups.iter().map(|g| u64::from(g.free_blocks)).sum();
@@ -165,7 +165,7 @@ impl FreeSpace {
             .unwrap_or(group)
     }
 
-    /// First the group wanted, then ever farther ones, then all.
+    /// The wanted group first, then groups at doubling distance, then all.
     fn search(&self, group: u32) -> impl Iterator<Item = u32> + use<> {
         let count = self.groups.len() as u32;
         let mut rehash = Vec::new();
@@ -180,7 +180,7 @@ impl FreeSpace {
             .chain((2..count).map(move |step| (group + step) % count))
     }
 
-    /// An inode, in this group if it has one.
+    /// Allocates an inode, in this group if possible.
     pub fn take_inode(&mut self, group: u32) -> Result<InodePlace, Full> {
         let group = self
             .search(group)
@@ -197,7 +197,7 @@ impl FreeSpace {
         Ok(InodePlace { group, index })
     }
 
-    /// Gives an inode back.
+    /// Frees an inode.
     pub fn free_inode(&mut self, at: InodePlace) {
         let it = &mut self.groups[at.group as usize];
         it.inodes[at.index as usize / 64] &= !(1 << (at.index % 64));
@@ -205,7 +205,7 @@ impl FreeSpace {
         it.inode_rotor = it.inode_rotor.min(at.index);
     }
 
-    /// A whole block: the one at `wanted` if it is free, else one in its group, else elsewhere.
+    /// Allocates a whole block: the one at `wanted` if it is free, else one in its group, else elsewhere.
     pub fn take_block(&mut self, wanted: Option<Frag>, group: u32) -> Result<Frag, Full> {
         if let Some(at) = wanted
             && self.free.get((at.0 / FRAGS) as usize) == Some(&0xff)
@@ -230,7 +230,7 @@ impl FreeSpace {
         Frag(block * FRAGS)
     }
 
-    /// Neighbouring fragments of one block, fewer than a block.
+    /// Allocates adjacent fragments of one block, fewer than a block.
     pub fn take_frags(&mut self, count: u32, group: u32) -> Result<Frag, Full> {
         let has = |g: &Group| g.partial[count as usize..].iter().any(|&blocks| blocks > 0);
         if !has(&self.groups[group as usize]) {
@@ -254,7 +254,7 @@ impl FreeSpace {
         }
     }
 
-    /// Gives fragments of one block back.
+    /// Frees fragments of one block.
     pub fn free_frags(&mut self, at: Frag, count: u32) {
         let block = at.0 / FRAGS;
         let mask = (((1u32 << count) - 1) << (at.0 % FRAGS)) as u8;

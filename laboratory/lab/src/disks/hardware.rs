@@ -1,16 +1,16 @@
-//! What a device driver sees: a request goes in, the time of its completion comes out.
+//! A device as its driver sees it: a request and the time of its completion.
 //!
-//! Not known here: files, caches, who asks.   Limits: one request at a time goes in; what overlaps is the device's affair.
+//! Not known here: files, caches, who asks.   Limits: requests enter one at a time; the device decides which of them overlap.
 
 /// Bytes of a sector, the unit of all addresses here.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// Neighbouring sectors, to be read or written as one request.
+/// Adjacent sectors, to be read or written as one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// The first one.
+    /// The first sector.
     pub first: u64,
-    /// How many; not 0.
+    /// The number of sectors; not 0.
     pub sectors: u32,
 }
 
@@ -21,7 +21,7 @@ impl Span {
     }
 }
 
-/// Which way the bytes go.
+/// The direction of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// From the device.
@@ -30,29 +30,29 @@ pub enum Way {
     Write,
 }
 
-/// When a request was, or will be, over. Microseconds since the device was made.
+/// The times at which a request is done. Microseconds since the device was made.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Served {
-    /// The data is there, or durable.
+    /// When the data has arrived, or is durable.
     pub done_us: f64,
-    /// The next request may go in.
+    /// When the next request may enter.
     pub free_us: f64,
 }
 
 /// A modelled device: the same requests at the same times give the same answers.
 pub trait Hardware: Send {
-    /// Serves a request that goes in at `start_us`, which must not be before the last `free_us`.
+    /// Serves a request that enters at `start_us`, which must not be before the last `free_us`.
     fn serve(&mut self, start_us: f64, way: Way, span: Span) -> Served;
 
-    /// How many sectors there are.
+    /// The number of sectors.
     fn sectors(&self) -> u64;
 
-    /// Bytes physically written for each byte asked for; 1 where nothing is moved.
+    /// Bytes physically written for each byte requested; 1 for devices that move no data.
     fn write_amplification(&self) -> f64 {
         1.0
     }
 
-    /// Seeks, rotations and whatever else was counted, by name.
+    /// Other counts, such as seeks and rotations, by name.
     fn figures(&self) -> Vec<(&'static str, f64)> {
         Vec::new()
     }

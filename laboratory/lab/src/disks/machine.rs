@@ -1,10 +1,10 @@
-//! The computer and the kernel's settings around a modelled disk.
+//! The computer with a modelled disk, and the settings of its kernel.
 //!
-//! Not known here: the disk.   Sources: docs/lab.md, which gives one for each number, or says that it is assumed.
+//! Not known here: the disk.   Sources: docs/lab.md, which gives a source for each number, or says that it is assumed.
 
 use super::constants::{Constant, Trust};
 
-/// Each with its source: those of the paper's machine.
+/// The constants of the paper's machine, each with its source.
 pub fn constants() -> Vec<Constant> {
     use Trust::{Assumed, Known, Measured};
     let ultra = Machine::ultra_1();
@@ -79,43 +79,43 @@ pub fn constants() -> Vec<Constant> {
     ]
 }
 
-/// What the machine's own work costs and how its kernel is set.
+/// The costs of the machine's own work, and the settings of its kernel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
-    /// Its name in reports.
+    /// The machine's name in reports.
     pub name: &'static str,
-    /// A request to the manager, before any system call.
+    /// Cost of a request to the manager, before any system call.
     pub request_us: f64,
-    /// A read or write call, or a close.
+    /// Cost of a read, write or close call.
     pub call_us: f64,
-    /// An open or an unlink, without the search of directories.
+    /// Cost of an open or unlink, without the search of directories.
     pub name_us: f64,
-    /// A page mapped, faulted and released.
+    /// Cost of mapping, faulting and releasing a page.
     pub page_us: f64,
-    /// A byte copied.
+    /// Cost of copying a byte.
     pub byte_us: f64,
-    /// A device request started and its interrupt taken.
+    /// Cost of starting a device request and taking its interrupt.
     pub request_io_us: f64,
-    /// An entry passed in the linear search of a directory.
+    /// Cost of an entry in the linear search of a directory.
     pub entry_us: f64,
     /// Memory for pages of files.
     pub page_cache_bytes: u64,
     /// Memory for blocks of inodes, bitmaps and indirect blocks.
     pub meta_cache_bytes: u64,
-    /// Blocks the file system reads or writes as one request.
+    /// Most blocks that the file system reads or writes as one request.
     pub cluster_blocks: u32,
-    /// Writes of one file waiting at the device at which the writer is stopped,
+    /// A writer stops when more bytes of its file than this wait at the device.
     pub write_high_bytes: u64,
-    /// and at which it goes on.
+    /// A stopped writer goes on when at most this many bytes wait.
     pub write_low_bytes: u64,
-    /// The flush daemon wakes this often,
+    /// Interval of the flush daemon.
     pub flush_every_us: f64,
-    /// and goes through one of so many parts of memory.
+    /// The flush daemon goes through one of this many parts of memory each time.
     pub flush_parts: usize,
 }
 
-/// The paper does not say how much memory its machine had. A common Ultra-1 is assumed; its kernel and the tables of the simulated
-/// caches (half a million URLs) leave a quarter of it for pages of files.
+/// The paper does not say how much memory its machine had. A common Ultra-1 is assumed, of which the kernel and the tables of the
+/// simulated caches (half a million URLs) leave a quarter for pages of files.
 const MEMORY_BYTES: u64 = 64 << 20;
 
 impl Machine {
@@ -140,7 +140,7 @@ impl Machine {
         }
     }
 
-    /// A machine of today before the same file system: for devices of today. About a hundred times as fast.
+    /// A machine of today with the same file system, for devices of today. About a hundred times as fast.
     pub fn of_today() -> Machine {
         Machine {
             name: "machine of today, the same file system",

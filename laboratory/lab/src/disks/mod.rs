@@ -1,6 +1,6 @@
-//! What a file-space manager writes to: files of a file system, real or modelled.
+//! The disk under a file-space manager: files of a file system, real or modelled.
 //!
-//! A manager decides and calls a [`Disk`]; behind it stand
+//! A manager decides and calls a [`Disk`]. There are these implementations:
 //!
 //! | disk | module | what happens |
 //! |---|---|---|
@@ -8,9 +8,9 @@
 //! | modelled, flash | `ufs` over `flash` | the same file system over a device of channels and erase blocks |
 //! | real | `real` | system calls in a directory, a file or a block device, counted and timed |
 //!
-//! What is written is made up from the object's number ([`Piece`]), so that a read can be checked without keeping anything.
+//! The bytes written are made from the object's number ([`Piece`]), so that a read can be checked without a copy.
 //!
-//! Source: paper 002, section 3.1 (method). Each constant of the models: `constants`.
+//! Source: paper 002, section 3.1 (method). The constants of the models: `constants`.
 
 pub mod cache;
 #[cfg(test)]
@@ -33,19 +33,19 @@ use std::io;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DirId(pub u32);
 
-/// The directory everything is in; it is there from the beginning.
+/// The root directory, which exists from the beginning.
 pub const ROOT: DirId = DirId(0);
 
 /// A file: a number in a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId {
-    /// Where its name is.
+    /// The directory that has its name.
     pub dir: DirId,
-    /// Its name.
+    /// Its number, which is its name.
     pub number: u32,
 }
 
-/// Bytes before an object's body that say what it is: number, server, size. What the paper calls name and size; 64 bytes, since
+/// Bytes before an object's body that identify it: number, server, size. The paper stores name and size; 64 bytes, since
 /// a URL of the time is about that long.
 //= paper 002 section 3.3   to survive a crash, name and size may be stored with each object
 pub const HEADER_BYTES: u32 = 64;
@@ -61,20 +61,20 @@ pub struct Piece {
     pub size_bytes: u32,
     /// First byte of the stored form.
     pub from_byte: u32,
-    /// How many bytes of it; what reaches beyond the stored form is padding.
+    /// The number of bytes; bytes beyond the stored form are padding.
     pub bytes: u32,
 }
 
-/// Files to make, fill and remove. Everything is done when the call returns as far as the caller can see; what is on the platter
-/// when is the disk's affair.
+/// Makes, fills and removes files. When a call returns, its effect is visible to the caller; the disk decides when
+/// bytes reach the platter.
 pub trait Disk {
     /// Microseconds since [`Disk::start`], in the disk's own time.
     fn now_us(&self) -> u64;
 
-    /// What came before was preparation: the clock and the counts begin now.
+    /// Ends the preparation: the clock and the counts start now.
     fn start(&mut self) -> io::Result<()>;
 
-    /// A request to the manager begins: the machine's own work for it.
+    /// A request to the manager begins; accounts for the machine's own work.
     fn begin(&mut self) {}
 
     /// Makes an empty directory.
@@ -83,7 +83,7 @@ pub trait Disk {
     /// Makes an empty file and opens it.
     fn create(&mut self, file: FileId) -> io::Result<()>;
 
-    /// Gives an open file its full size, so that later writes fall into it.
+    /// Gives an open file its full size, so that later writes do not extend it.
     fn reserve(&mut self, file: FileId, bytes: u64) -> io::Result<()>;
 
     /// Opens a file.
@@ -92,26 +92,26 @@ pub trait Disk {
     /// Writes the pieces one after the other from `at_byte` on, with one call.
     fn write(&mut self, file: FileId, at_byte: u64, pieces: &[Piece]) -> io::Result<()>;
 
-    /// Reads a piece that lies at `at_byte`, with one call, and makes sure that it is that piece where it can.
+    /// Reads the piece at `at_byte` with one call, and checks its contents where possible.
     fn read(&mut self, file: FileId, at_byte: u64, piece: Piece) -> io::Result<()>;
 
-    /// Reads pieces and what lies between them with one call, and checks each like [`Disk::read`]. They come with their places, in
-    /// order, at least one.
+    /// Reads several pieces and the bytes between them with one call, and checks each as [`Disk::read`] does. At least one piece, with
+    /// its place, in order of place.
     fn read_together(&mut self, file: FileId, pieces: &[(u64, Piece)]) -> io::Result<()>;
 
     /// Closes a file.
     fn close(&mut self, file: FileId) -> io::Result<()>;
 
-    /// Removes a file that is closed.
+    /// Removes a closed file.
     fn delete(&mut self, file: FileId) -> io::Result<()>;
 
-    /// Waits until all that was written is on the device.
+    /// Waits until all written data is on the device.
     fn finish(&mut self) -> io::Result<()>;
 
-    /// The calls since [`Disk::start`].
+    /// Counts of the calls since [`Disk::start`].
     fn calls(&self) -> Calls;
 
-    /// What the device below did since [`Disk::start`], by name, as far as it is known.
+    /// Counters of the device since [`Disk::start`], by name, as far as they are known.
     fn figures(&self) -> Vec<(String, f64)>;
 }
 
@@ -136,7 +136,7 @@ pub struct Calls {
     pub deletes: u64,
 }
 
-/// From the first byte of the first of these pieces to the last byte of the last.
+/// The range from the first byte of the first piece to the last byte of the last.
 pub fn span_of(pieces: &[(u64, Piece)]) -> (u64, u64) {
     let end = |(at, piece): &(u64, Piece)| at + u64::from(piece.bytes);
     (

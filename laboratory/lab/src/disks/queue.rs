@@ -1,31 +1,31 @@
 //! The driver's queue: requests wait here, sorted, while the device is busy.
 //!
-//! One sweep up the disk after the other, as in `disksort` of BSD and Solaris: next is the lowest request at or above the last
-//! one's place, else the lowest of all. Whoever waits for his request waits for all that the sweep meets before it.
+//! The device serves one upward sweep after the other, as in `disksort` of BSD and Solaris: next is the lowest request at or above the
+//! last one's place, else the lowest of all. A request therefore also waits for all requests that the sweep meets before it.
 //!
-//! Not known here: files.   Limits: none on its length; who fills it is stopped by [`Queue::waiting_bytes`].
+//! Not known here: files.   Limits: none on its length; a writer is stopped by its [`Queue::waiting_bytes`].
 
 use std::collections::BTreeMap;
 
 use super::hardware::{Hardware, SECTOR_BYTES, Span, Way};
 
-/// Whose request it is: writes are counted by owner. An inode's number, or any other.
+/// The owner of a request, by which waiting writes are counted. An inode's number, or any other.
 pub type Owner = u32;
 
 /// Requests before a device.
 pub struct Queue {
     hardware: Box<dyn Hardware>,
-    /// By first sector; a second request for the same place joins the first.
+    /// Keyed by first sector; a second request for the same place joins the first.
     pending: BTreeMap<(u64, u8), Request>,
-    /// Where the sweep is.
+    /// The place of the sweep.
     at: u64,
     free_us: f64,
     waiting: Vec<u64>,
-    /// Completed so far.
+    /// Counts of the completed requests.
     pub counts: Counts,
 }
 
-/// What a device has done.
+/// Counts of completed requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Counts {
     /// Requests that read.
@@ -65,17 +65,17 @@ impl Queue {
         self.hardware.as_ref()
     }
 
-    /// Adds a write nobody waits for.
+    /// Adds a write that nobody waits for.
     pub fn write(&mut self, now_us: f64, owner: Owner, span: Span) {
         self.add(now_us, owner, Way::Write, span);
     }
 
-    /// Adds a read nobody waits for.
+    /// Adds a read that nobody waits for.
     pub fn read_ahead(&mut self, now_us: f64, owner: Owner, span: Span) {
         self.add(now_us, owner, Way::Read, span);
     }
 
-    /// Adds a request and waits for it; the time at which it is done.
+    /// Adds a request and waits for it; returns the time at which it is done.
     pub fn wait(&mut self, now_us: f64, owner: Owner, way: Way, span: Span) -> f64 {
         let key = self.add(now_us, owner, way, span);
         loop {
@@ -86,7 +86,7 @@ impl Queue {
         }
     }
 
-    /// Waits until the owner has at most `bytes` of writes waiting; the time at which that is so.
+    /// Waits until at most `bytes` of the owner's writes are waiting; returns the time at which that is so.
     pub fn wait_below(&mut self, now_us: f64, owner: Owner, bytes: u64) -> f64 {
         self.advance(now_us);
         let mut now = now_us;
@@ -97,7 +97,7 @@ impl Queue {
         now
     }
 
-    /// Waits for everything; the time at which the device is idle.
+    /// Waits for all requests; returns the time at which the device is idle.
     pub fn drain(&mut self, now_us: f64) -> f64 {
         let mut now = now_us;
         while !self.pending.is_empty() {
@@ -156,7 +156,7 @@ impl Queue {
         }
     }
 
-    /// The next of the sweep: which it was, and when it was done. The queue must not be empty.
+    /// Serves the next request of the sweep; returns its key, and the time at which it is done. The queue must not be empty.
     fn serve_next(&mut self) -> ((u64, u8), f64) {
         let next = self
             .pending
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
     use std::sync::{Arc, Mutex};
 
-    /// A millisecond each; notes the order.
+    /// A device that takes a millisecond for each request and notes their order.
     struct Slow(Arc<Mutex<Vec<u64>>>);
 
     impl Hardware for Slow {

@@ -1,18 +1,18 @@
 //! A real disk: every call of a manager is a system call, counted and timed.
 //!
-//! | place | who can use it | what a call becomes |
+//! | place | usable by | a call becomes |
 //! |---|---|---|
 //! | a directory | all managers | a file of the file system it is on |
 //! | a file or block device | managers of one long file | that file |
 //!
-//! Reads and writes go through the kernel's page cache, or past it (O_DIRECT): then they are widened to whole sectors of
-//! [`ALIGN_BYTES`], and a write that begins or ends within one reads it first, as the kernel does with its pages.
+//! Reads and writes go through the kernel's page cache, or past it (O_DIRECT). Past it they are widened to whole sectors of
+//! [`ALIGN_BYTES`]; a write that begins or ends within a sector first reads that sector, as the kernel does with its pages.
 //!
-//! What is written is the object's header and bytes made from its number; what is read is compared with that, so that a manager that
-//! loses an object's place is found out.
+//! An object is written as its header and bytes made from its number. A read is compared with these, so that a manager that
+//! loses an object's place is detected.
 //!
-//! Not known here: managers.   Limits: [`CALL_BYTES_MAX`] a call; files that are open all the time are counted by the process's
-//! limit. Removes what it made when it is dropped, but not a file or device that was there.
+//! Not known here: managers.   Limits: [`CALL_BYTES_MAX`] a call; the process's limit on open files, for managers that keep files
+//! open. Dropping it removes the files it made, but not a file or device that existed before.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -24,28 +24,28 @@ use std::time::Instant;
 use super::counted::DeviceStat;
 use super::{Calls, DirId, Disk, FileId, HEADER_BYTES, Piece, ROOT, bytes_of, span_of};
 
-/// Unit of place and length past the page cache; enough for devices of today.
+/// Alignment of place and length past the page cache; enough for devices of today.
 pub const ALIGN_BYTES: u64 = 4096;
 /// The largest object, with its header and what alignment adds.
 pub const CALL_BYTES_MAX: u64 = 1 << 30;
-/// Begins each header.
+/// The first bytes of each header.
 const MAGIC: [u8; 8] = *b"LABOBJ01";
 
-/// Where it is.
+/// Where the disk is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
-    /// A directory; a new one is made in it, and removed at the end.
+    /// A directory; a new one is made within it, and removed at the end.
     Directory(PathBuf),
-    /// One file or device, all of it to be written over.
+    /// One file or device, which is overwritten from end to end.
     One(PathBuf),
 }
 
-/// Past the page cache or through it.
+/// Whether calls go past the page cache or through it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Through {
-    /// Through it; `finish` writes back what is in it.
+    /// Through the page cache; `finish` writes it back.
     PageCache,
-    /// O_DIRECT.
+    /// Past the page cache (O_DIRECT).
     Nothing,
 }
 
@@ -53,7 +53,7 @@ pub enum Through {
 pub struct Real {
     location: Location,
     through: Through,
-    /// In a directory: the one that was made.
+    /// With a directory as location: the new directory within it.
     root: PathBuf,
     /// The location is a block device.
     is_device: bool,
@@ -68,7 +68,7 @@ pub struct Real {
 }
 
 impl Real {
-    /// On this location. Of a directory, it must exist; of a file or device, all that is in it will be lost.
+    /// A disk at this location. A directory must exist; the contents of a file or device will be lost.
     pub fn new(location: Location, through: Through) -> io::Result<Real> {
         let root = match &location {
             Location::Directory(dir) => {
@@ -116,7 +116,7 @@ impl Real {
         if self.through == Through::Nothing {
             flags |= rustix::fs::OFlags::DIRECT;
         }
-        // The kernel refuses this for a device that is mounted or otherwise in use.
+        // With EXCL the kernel refuses to open a device that is mounted or otherwise in use.
         if self.is_device {
             flags |= rustix::fs::OFlags::EXCL;
         }
@@ -124,7 +124,7 @@ impl Real {
         options
     }
 
-    /// Notes how long a call took.
+    /// Adds the time of a call.
     fn timed(&mut self, since: Instant) {
         let took = since.elapsed().as_micros() as u64;
         self.in_calls_us += took;
@@ -137,7 +137,7 @@ impl Real {
             .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the file is not open"))
     }
 
-    /// Where the call really goes: the same bytes, or the sectors around them.
+    /// The range that the system call covers: the same bytes, or the sectors around them.
     fn widened(&self, at: u64, bytes: u64) -> (u64, u64) {
         match self.through {
             Through::PageCache => (at, at + bytes),
@@ -149,7 +149,7 @@ impl Real {
     }
 }
 
-/// The bytes of a piece at the end of `out`: header, then a pattern of the object's number, then zeros.
+/// Fills `out` with the bytes of a piece: header, then a pattern of the object's number, then zeros.
 fn fill(piece: &Piece, out: &mut [u8]) {
     let mut header = [0; HEADER_BYTES as usize];
     header[..8].copy_from_slice(&MAGIC);
@@ -168,7 +168,7 @@ fn fill(piece: &Piece, out: &mut [u8]) {
     }
 }
 
-/// What a header says, if it is one: object, server, size. How a scan after a crash finds what a file holds.
+/// Decodes a header, if `bytes` begin with one: object, server, size. A scan after a crash finds the contents of a file by it.
 pub fn read_header(bytes: &[u8]) -> Option<(u32, u32, u32)> {
     let word = |at: usize| {
         let bytes: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
@@ -178,7 +178,7 @@ pub fn read_header(bytes: &[u8]) -> Option<(u32, u32, u32)> {
     Some((word(8)?, word(12)?, word(16)?))
 }
 
-/// A part of `buffer` that begins at an aligned address and has that length.
+/// A part of `buffer` of this length that begins at an aligned address.
 fn aligned(buffer: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
     let align = ALIGN_BYTES as usize;
     buffer.resize(bytes + align, 0);
@@ -262,7 +262,7 @@ impl Disk for Real {
         let lead = (at_byte - first) as usize;
         let since = Instant::now();
         let opened = self.open_file(file)?;
-        // What lies around the bytes stays what it is.
+        // The bytes around the written ones are kept.
         let sector = ALIGN_BYTES as usize;
         if lead > 0 {
             read_what_is_there(opened, &mut space[..sector], first)?;
@@ -335,7 +335,7 @@ impl Disk for Real {
     }
 
     fn finish(&mut self) -> io::Result<()> {
-        // Closing does not write; this does, for the whole file system or the device.
+        // Closing does not write the data back; this sync does, for the whole file system or the device.
         let path = match &self.location {
             Location::Directory(_) => self.root.clone(),
             Location::One(path) => path.clone(),
@@ -373,7 +373,7 @@ impl Disk for Real {
     }
 }
 
-/// Reads as much as the file has; what is behind its end stays as it is.
+/// Reads up to the end of the file; the rest of `space` does not change.
 fn read_what_is_there(file: &File, mut space: &mut [u8], mut at: u64) -> io::Result<()> {
     while !space.is_empty() {
         let got = file.read_at(space, at)?;
@@ -420,7 +420,7 @@ mod tests {
         }
     }
 
-    /// In memory where there is such a place: a flush of the machine's disk would wait for everybody.
+    /// In memory if possible: a flush of the machine's disk would wait for other processes' data, too.
     fn quick_dir() -> tempfile::TempDir {
         tempfile::tempdir_in("/dev/shm")
             .or_else(|_| tempfile::tempdir())

@@ -1,9 +1,9 @@
-//! A slow disk of today: a loop device over a file, held to so many operations a second, with a file system on it or bare.
+//! A slow disk of today: a loop device over a file, limited to a number of operations a second, with or without a file system.
 //!
-//! Needs root, `losetup`, `mkfs.ext4`, and the block controller of cgroup v1. Dropping it undoes all of it: unmounted, let go
-//! of the throttle, detached, file removed.
+//! Needs root, `losetup`, `mkfs.ext4`, and the block controller of cgroup v1. Dropping it unmounts the file system, removes
+//! the limit, detaches the device and removes the file.
 //!
-//! Not known here: what is measured.   Limits: the throttle counts requests, not seeks: near and far cost the same.
+//! Not known here: what is measured.   Limits: the throttle counts requests, not seeks: near and far ones cost the same.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ const THROTTLES: [&str; 2] = [
     "/sys/fs/cgroup/blkio/blkio.throttle.write_iops_device",
 ];
 
-/// The device, and what was done to have it.
+/// The device, and the steps that `drop` has to undo.
 #[derive(Debug)]
 pub struct Slow {
     /// The loop device.
@@ -46,8 +46,8 @@ fn tool(program: &str, args: &[&str]) -> io::Result<String> {
 }
 
 impl Slow {
-    /// Makes a file of so many bytes in `dir`, a device over it, with a mounted ext4 on it if wanted, and lets it do at most
-    /// `iops` reads and as many writes a second from then on; 0: as many as it can.
+    /// Makes a file of this size in `dir` and a device over it, if wanted with a mounted ext4, and limits it to
+    /// `iops` reads and as many writes a second from then on; 0: no limit.
     pub fn make(dir: &Path, bytes: u64, iops: u32, file_system: bool) -> io::Result<Slow> {
         let file = dir.join(format!("loligo-lab-{}.disk", std::process::id()));
         let made = fs::File::create_new(&file)?;

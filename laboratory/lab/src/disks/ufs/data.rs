@@ -1,4 +1,4 @@
-//! What is in files: growing them, writing to them late, reading them.
+//! The data of files: growing them, delayed writes, reads.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use super::memory::page;
 use super::{DIRECT_BLOCKS, INDIRECT_BLOCKS, Ufs, full};
 
 impl Ufs {
-    /// Gives a file room for `bytes`.
+    /// Allocates blocks so that the file can hold `bytes`.
     pub(super) fn grow(&mut self, inode: u32, bytes: u64) -> io::Result<()> {
         let file = self.inode(inode);
         if bytes <= file.bytes {
@@ -40,7 +40,7 @@ impl Ufs {
         Ok(())
     }
 
-    /// The last block was a few fragments; now it is whole.
+    /// Replaces a last block of a few fragments by a whole block.
     fn widen_tail(&mut self, inode: u32) -> io::Result<()> {
         let file = self.inode(inode);
         let (Some(&old), frags) = (file.blocks.last(), file.tail_frags) else {
@@ -64,7 +64,7 @@ impl Ufs {
         let mut group = last.map_or(file.place.group, FreeSpace::group_of);
         let mut wanted = last.map(|last| Frag(last.0 + FRAGS));
         if at >= DIRECT_BLOCKS && (at - DIRECT_BLOCKS).is_multiple_of(INDIRECT_BLOCKS) {
-            // A long file goes on elsewhere, and has an indirect block there.
+            // A long file continues in another group, and has an indirect block there.
             group = self.space.group_after(group);
             wanted = None;
             let block = self.space.take_block(None, group).map_err(full)?;
@@ -83,7 +83,7 @@ impl Ufs {
         self.meta_later(bitmap);
     }
 
-    /// The indirect block that says where a block is.
+    /// Reads the indirect block that holds a block's address.
     fn look_up(&mut self, inode: u32, block: u32) {
         if let Some(indirect) = (block as usize).checked_sub(DIRECT_BLOCKS) {
             let at = self.inode(inode).indirect[indirect / INDIRECT_BLOCKS];
@@ -100,7 +100,7 @@ impl Ufs {
         let blocks = file.blocks.len() as u32;
         let first = file.blocks[block as usize];
         let mut end = block + 1;
-        // Whoever reads in order gets a cluster.
+        // A sequential reader gets a whole cluster.
         while in_order && end < blocks && end - block < most {
             let file = self.inode(inode);
             if file.blocks[end as usize - 1].0 + FRAGS != file.blocks[end as usize].0
@@ -124,7 +124,7 @@ impl Ufs {
         }
     }
 
-    /// The cluster behind the one just read is fetched, too; nobody waits for it.
+    /// Also fetches the cluster behind the one just read, without waiting for it.
     fn read_ahead(&mut self, inode: u32, first: u32) {
         let most = self.machine.cluster_blocks;
         let blocks = self.inode(inode).blocks.len() as u32;
@@ -207,7 +207,7 @@ impl Ufs {
         Ok(())
     }
 
-    /// A block is written to its end: it will go out with those before it.
+    /// A block is written to its end: it will go out together with the whole blocks before it.
     fn whole_block(&mut self, inode: u32, block: u32) {
         let most = self.machine.cluster_blocks;
         let file = self.inode(inode);

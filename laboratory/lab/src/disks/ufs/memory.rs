@@ -1,4 +1,4 @@
-//! What is in memory: pages of files, blocks of metadata, and the daemon that writes them.
+//! Memory: pages of files, blocks of metadata, and the daemon that writes them.
 
 use super::super::cache::Key;
 use super::super::free_space::{FRAGS, Frag};
@@ -15,7 +15,7 @@ fn parts_of(key: Key) -> (u32, u32) {
 }
 
 impl Ufs {
-    /// The flush daemon, if it is due.
+    /// Runs the flush daemon, if it is due.
     pub(super) fn tick(&mut self) {
         while self.now_us >= self.next_flush_us {
             let part = self.flush_part;
@@ -25,7 +25,7 @@ impl Ufs {
         }
     }
 
-    /// Sends all that is changed on its way.
+    /// Queues writes of all dirty pages and blocks.
     pub(super) fn flush_all(&mut self) {
         self.flush_memory(0, 1);
     }
@@ -41,7 +41,7 @@ impl Ufs {
         }
     }
 
-    /// Writes a changed page together with its changed neighbours on the disk.
+    /// Writes a dirty page together with its dirty neighbours on the disk.
     fn push_cluster(&mut self, key: Key) {
         let (inode, block) = parts_of(key);
         let most = self.machine.cluster_blocks;
@@ -58,7 +58,7 @@ impl Ufs {
         self.push(inode, first, end);
     }
 
-    /// Whether this block is changed, if the next one follows it on the disk.
+    /// Whether this block is dirty and the next block follows it on the disk.
     fn joins(&self, inode: u32, block: u32) -> bool {
         let Some(file) = &self.inodes[inode as usize] else {
             return false;
@@ -69,7 +69,7 @@ impl Ufs {
             && self.pages.is_dirty(page(inode, block))
     }
 
-    /// Writes blocks that are neighbours on the disk as one request.
+    /// Writes blocks that are adjacent on the disk as one request.
     fn push(&mut self, inode: u32, first: u32, end: u32) {
         for block in first..end {
             self.pages.set_dirty(page(inode, block), false);
@@ -84,7 +84,7 @@ impl Ufs {
         self.queue.write(self.now_us, inode + 1, at.span(frags));
     }
 
-    /// Whole blocks that were written in order go out.
+    /// Writes the whole blocks that were written in order.
     pub(super) fn push_run(&mut self, inode: u32) {
         let file = self.inode(inode);
         let (mut first, end) = (file.run_first, file.run_first + file.run_blocks);
@@ -111,7 +111,7 @@ impl Ufs {
         }
     }
 
-    /// A page of a file comes into memory; another may have to leave.
+    /// Adds a page of a file to memory; evicts another if necessary.
     pub(super) fn add_page(&mut self, key: Key) {
         while let Some((victim, dirty)) = self.pages.victim() {
             if dirty {
@@ -122,7 +122,7 @@ impl Ufs {
         self.pages.insert(key);
     }
 
-    /// Makes sure that a block of metadata is in memory, reading it if need be.
+    /// Makes sure that a block of metadata is in memory; reads it if necessary.
     pub(super) fn meta_in(&mut self, block: Frag) {
         let key = u64::from(block.0);
         if self.meta.touch(key) {
@@ -133,7 +133,7 @@ impl Ufs {
         self.meta.insert(key);
     }
 
-    /// Changes a block of metadata; it is written some time.
+    /// Changes a block of metadata; the flush daemon will write it.
     pub(super) fn meta_later(&mut self, block: Frag) {
         self.meta_in(block);
         self.meta.set_dirty(u64::from(block.0), true);
@@ -146,7 +146,7 @@ impl Ufs {
         self.meta.set_dirty(u64::from(block.0), false);
     }
 
-    /// A new block of metadata: nothing to read.
+    /// Adds a new block of metadata to memory, without a read.
     pub(super) fn meta_new(&mut self, block: Frag) {
         let key = u64::from(block.0);
         if !self.meta.touch(key) {
@@ -172,7 +172,7 @@ impl Ufs {
             .write(self.now_us, META, Frag(key as u32).span(FRAGS));
     }
 
-    /// A request the process waits for.
+    /// Sends a request and waits for it.
     pub(super) fn wait_for(&mut self, way: Way, at: Frag, frags: u32) {
         self.work(self.machine.request_io_us);
         self.now_us = self.queue.wait(self.now_us, META, way, at.span(frags));

@@ -4,16 +4,16 @@
 //!
 //! - *Names and inodes are written at once* (`names`): a create waits for the inode and for the directory, a delete for the
 //!   directory and the truncated inode, each a write to the platter. Directories are searched from the front.
-//! - *Data is written late* (`data`): a write that reaches the end of a block starts the block on its way, together with its
-//!   neighbours as one cluster; what ends within a block stays in memory until the flush daemon comes by, half a minute later at
+//! - *Data is written late* (`data`): a write that reaches the end of a block queues the block, together with its
+//!   neighbours as one cluster. A partly written block stays in memory until the flush daemon comes by, half a minute later at
 //!   most. A write to part of a block that is not in memory reads it first.
 //! - *Memory is small* (`memory`): pages of files in one cache, inodes, bitmaps and indirect blocks in a smaller one.
-//! - A writer too far ahead of the device is stopped.
+//! - A writer with too many bytes waiting at the device is stopped.
 //!
-//! The process and the device have a clock each. The process's time goes on with its own work and jumps when it waits; the device
+//! The process and the device have a clock each. The process's time advances by its own work and jumps when it waits; the device
 //! works through its queue meanwhile.
 //!
-//! Not known here: managers, objects.   Limits: what the disk holds; one process. Names of directories are always found at once
+//! Not known here: managers, objects.   Limits: the capacity of the disk; one process. Names of directories are always found at once
 //! (the kernel's name cache), names of files never.
 //! Sources: paper 002 sections 3.1, 3.3 and 3.4; the kernel's rules from the published source of OpenSolaris; docs/lab.md.
 
@@ -32,14 +32,14 @@ use super::machine::Machine;
 use super::queue::{Counts, Owner, Queue};
 use super::{Calls, DirId, Disk, FileId, Piece, ROOT, bytes_of, span_of};
 
-/// Whose requests those for inodes, directories and bitmaps are.
+/// The owner of requests for inodes, directories and bitmaps.
 const META: Owner = 0;
-/// Of an inode; the others are behind indirect blocks,
+/// Block addresses in an inode; all further ones are in indirect blocks.
 const DIRECT_BLOCKS: usize = 12;
-/// each of which has so many.
+/// Block addresses in an indirect block.
 const INDIRECT_BLOCKS: usize = 2048;
 
-/// Each with its source.
+/// The constants of the file system, each with its source.
 pub fn constants() -> Vec<Constant> {
     use Trust::{Known, Measured, Paper, Source};
     let addresses = format!("{DIRECT_BLOCKS}, {INDIRECT_BLOCKS}");
@@ -98,9 +98,9 @@ struct Inode {
     /// Fragments of the last block.
     tail_frags: u32,
     indirect: Vec<Frag>,
-    /// The block that a reader in order would want next.
+    /// The block that a sequential reader would read next.
     next_read: u32,
-    /// Whole blocks written one after the other and not yet on their way.
+    /// Whole blocks written in order and not queued yet.
     run_first: u32,
     run_blocks: u32,
 }
@@ -108,12 +108,12 @@ struct Inode {
 #[derive(Debug)]
 struct Dir {
     inode: u32,
-    /// Entries, used and free.
+    /// Number of entries, used and free.
     slots: u32,
     free: BTreeSet<u32>,
 }
 
-/// A name and what it stands for.
+/// A directory entry: its inode, and its slot in the directory.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     inode: u32,
@@ -291,7 +291,7 @@ impl Disk for Ufs {
 
     fn close(&mut self, file: FileId) -> io::Result<()> {
         self.work(self.machine.call_us);
-        // What was gathered for a cluster goes out, full or not.
+        // Blocks gathered for a cluster are written, even if the cluster is not full.
         let inode = self.entry(file)?.inode;
         self.push_run(inode);
         Ok(())

@@ -1,4 +1,4 @@
-//! Names: directories, the search in them, and what is written at once.
+//! Names: directories, the search in them, and the writes that a call waits for.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -11,7 +11,7 @@ use super::{Dir, Entry, Ufs, full, unknown};
 
 /// Bytes of an entry with a name of eight to fifteen letters.
 pub(super) const ENTRY_BYTES: u64 = 24;
-/// A directory of more blocks is searched so often that all of it is in memory; only the block that changes is looked at.
+/// A directory of more blocks is searched so often that it is taken to be in memory; only the block with the entry is looked up.
 pub(super) const SEARCHED_BLOCKS_MAX: u32 = 8;
 
 impl Ufs {
@@ -33,7 +33,7 @@ impl Ufs {
         Ok(())
     }
 
-    /// A new file got its first data: the inode is written again, so that it does not point to what was there before.
+    /// Writes the inode again after the first data of a new file, so that it does not point to older data.
     pub(super) fn settle_new(&mut self, inode: u32) {
         let block = self.inode(inode).place.block();
         //= paper 002 section 3.2   Figure 3: a file with data costs about one write more than an empty one
@@ -65,7 +65,7 @@ impl Ufs {
         Ok(())
     }
 
-    /// Looks a file up that was not in use lately: its entry, then its inode.
+    /// Looks up a file that was not used recently: its entry, then its inode.
     pub(super) fn find_file(&mut self, file: FileId) -> io::Result<()> {
         self.work(self.machine.name_us);
         let entry = self.entry(file)?;
@@ -123,7 +123,7 @@ impl Ufs {
         Ok(())
     }
 
-    /// Searches a whole directory for a name that is not there, and finds room for it: inode and slot.
+    /// Searches a whole directory for a name that it does not have, and finds room for the entry: inode and slot.
     fn room_for_entry(&mut self, id: DirId) -> io::Result<(u32, u32)> {
         let dir = self.dirs.get_mut(&id).ok_or_else(|| unknown("directory"))?;
         let (inode, slots) = (dir.inode, dir.slots);
@@ -146,7 +146,7 @@ impl Ufs {
         (u64::from(slot) * ENTRY_BYTES / BLOCK_BYTES) as u32
     }
 
-    /// Goes through a directory from its beginning up to a slot.
+    /// Searches a directory from its beginning up to a slot.
     fn search(&mut self, dir: u32, slot: u32) {
         //= paper 002 section 3.2   the look-up takes time linear in the directory's length
         let last = Self::block_of(slot);

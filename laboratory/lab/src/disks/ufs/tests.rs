@@ -1,4 +1,4 @@
-//! The model against what was measured then.
+//! The model against measurements of its time.
 
 use super::super::drive::Drive;
 use super::*;
@@ -21,7 +21,7 @@ fn bytes(bytes: u32) -> Piece {
     }
 }
 
-/// HBENCH's latfs: 64 files made, then removed; milliseconds each.
+/// HBENCH's latfs: makes 64 files, then removes them; milliseconds for each file.
 fn latfs(size: u32) -> (f64, f64) {
     let mut disk = ufs();
     let mut times = (0.0, 0.0);
@@ -99,7 +99,7 @@ fn part_of_a_page_is_read_before_it_is_written() {
     let indirect = 1;
     assert_eq!(reads(4 << 20, 8192), 0);
     assert_eq!(reads(4 << 20, 5000), 1);
-    // The second of two pages is read in order: with its cluster, and the next one ahead.
+    // The second of two pages is a sequential read: it comes with its cluster, and the next one is read ahead.
     assert_eq!(reads((4 << 20) + 100, 8192), 3);
     assert!(reads(40 << 20, 5000) <= 1 + indirect);
 }
