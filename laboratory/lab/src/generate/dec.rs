@@ -1,17 +1,17 @@
-//! A stream like that of Digital's proxy, as far as paper 002 tells what that was.
+//! A stream like that of Digital's proxy, as far as paper 002 describes it.
 //!
-//! Clients visit pages. A page is on a server and is a document with images; who visits it asks for all of them, one after the
+//! Clients visit pages. A page is on a server and is a document with images. A visiting client requests all of them, one after the
 //! other, while other clients do likewise, so that the requests of one visit lie far apart in the stream. A visit is either
-//! to a page that was visited before, or to a new page: mostly of the server where the client is, else of another one.
+//! to a page that was visited before, or to a new page: mostly on the client's present server, else on another one.
 //!
 //! ```text
-//!  visit --- again: the page of the k-th last visit, of anybody, with probability in proportion to 1 / k
+//!  visit --- again: the page of the k-th last visit, of any client, with probability in proportion to 1 / k
 //!        \-- new page --- the client's server (stays)
 //!                     \-- another: a server in proportion to its visits so far, or a new one
-//!  each object asked for again may have changed meanwhile: then it has another size
+//!  an object requested again may have changed meanwhile: then it has another size
 //! ```
 //!
-//! Where the values come from is in docs/lab-traces.md; eight of them are fitted to what
+//! docs/lab-traces.md gives the source of each value; eight of them are fitted to the figures that
 //! paper 002 prints (`examples/fit`), the others are taken from the literature or chosen.
 //!
 //! Memory: 12 bytes an object, 4 a visit and a page's object; some 10 MB for the million requests of the paper.
@@ -24,47 +24,47 @@ use polymix::random::{Chance, exponential, lognormal};
 
 use crate::Access;
 
-/// What the stream is like.
+/// The parameters of the stream.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DecLike {
-    /// Repeats the random choices of another stream.
+    /// Seed of all random choices.
     pub seed: u64,
     /// How many requests.
     pub requests: u64,
-    /// Clients that are asking at any time: so many visits are interleaved.
+    /// Clients active at any time: as many visits are interleaved.
     pub clients: u32,
-    /// Requests a second, all clients together.
+    /// Requests a second of all clients together.
     pub rate: f64,
-    /// Share of the visits that repeat an earlier visit, of anybody.
+    /// Share of the visits that repeat an earlier visit, of any client.
     pub again: f64,
-    /// Visits that lie further back are not repeated.
+    /// Only the last `back_max` visits are repeated.
     pub back_max: u32,
     /// Share of the visits that are to one of the popular pages.
     pub popular: f64,
     /// How many popular pages there are.
     pub popular_pages: u32,
-    /// The n-th of them is visited in proportion to 1 / n^slope; below 1.
+    /// The n-th popular page is visited in proportion to 1 / n^slope; below 1.
     pub popular_slope: f64,
-    /// Of new pages, those on the server where the client is.
+    /// Share of the new pages that are on the client's present server.
     pub stays: f64,
-    /// Of the others, those on a server that nobody visited before.
+    /// Of the new pages on other servers, the share on a server that nobody visited before.
     pub new_server: f64,
-    /// A page has none to so many images, all numbers being equally likely. Between two whole numbers it is now the one, now the
-    /// other, so that the mean is as if it were whole.
+    /// A page has from none to this many images, all numbers being equally likely. For a fraction, each page takes one of the two
+    /// nearest whole numbers, so that the mean is right.
     pub images_max: f64,
-    /// Of a new page's images, those that another page of the server has too.
+    /// Of a new page's images, the share that another page of the server has too.
     pub image_shared: f64,
-    /// Of the objects asked for again, those that changed meanwhile.
+    /// Of the repeated requests, the share whose object has changed meanwhile.
     pub changed: f64,
-    /// Median of the sizes but for the large ones, in bytes.
+    /// Median of the sizes of small objects, in bytes.
     pub size_median: f64,
-    /// Standard deviation of their logarithm.
+    /// Standard deviation of the logarithm of these sizes.
     pub size_spread: f64,
     /// Share of the large objects.
     pub large: f64,
-    /// Large objects are of this size and above, by Pareto's law up to `large_max`.
+    /// Smallest size of large objects, which follow Pareto's law up to `large_max`.
     pub large_min: f64,
-    /// See `large_min`.
+    /// Largest size of large objects.
     pub large_max: f64,
     /// Pareto's exponent.
     pub large_exponent: f64,
@@ -98,13 +98,13 @@ impl Default for DecLike {
     }
 }
 
-/// Pages of a server whose images a new page may share.
+/// Number of recent images of a server that a new page may share.
 const SHARED_BACK: u64 = 32;
 
 #[derive(Debug, Clone, Copy)]
 struct Page {
     server: u32,
-    /// In `Stream::parts`.
+    /// Index in `Stream::parts`.
     first: u32,
     len: u32,
 }
@@ -121,25 +121,25 @@ pub struct Stream {
     like: DecLike,
     chance: Chance,
     clients: Vec<Client>,
-    /// By object.
+    /// Size of each object.
     sizes: Vec<u32>,
     servers_of: Vec<u32>,
     asked: Vec<bool>,
     /// Objects of pages, page after page.
     parts: Vec<u32>,
     pages: Vec<Page>,
-    /// Pages, in the order of visits.
+    /// The page of each visit, in order.
     visits: Vec<u32>,
-    /// Popular pages by rank, once somebody was there.
+    /// Popular pages by rank; `None` until the first visit.
     popular: Vec<Option<u32>>,
-    /// By server: its objects lately, for sharing.
+    /// By server: its recent images, for sharing.
     images_of: Vec<Vec<u32>>,
     made: u64,
     at_us: f64,
 }
 
 impl DecLike {
-    /// The stream.
+    /// The stream with these parameters.
     pub fn stream(self) -> Stream {
         let clients = (0..self.clients.max(1)).map(|_| Client::default());
         Stream {
@@ -159,15 +159,15 @@ impl DecLike {
         }
     }
 
-    /// A size by its place in the distribution: `u` says which of the two laws, `v` where in it.
+    /// A size of the distribution: `u` chooses one of the two laws, `v` the size within it.
     fn size(&self, u: f64, v: f64) -> u32 {
         let bytes = if u < self.large {
-            // Pareto's law, cut: the inverse of its distribution function.
+            // Truncated Pareto's law: the inverse of its distribution function.
             let a = self.large_exponent;
             let cut = 1.0 - (self.large_min / self.large_max).powf(a);
             self.large_min / (1.0 - v * cut).powf(1.0 / a)
         } else {
-            // `lognormal` wants the moments of the variate itself.
+            // `lognormal` takes the moments of the variate itself.
             let variance = self.size_spread * self.size_spread;
             let mean = self.size_median * (variance / 2.0).exp();
             lognormal(mean, mean * variance.exp_m1().sqrt(), v)
@@ -186,7 +186,7 @@ impl Stream {
             .expect("fewer objects than requests, which are made in less than a day")
     }
 
-    /// Where the client goes for a new page.
+    /// The server of a client's next new page.
     fn go(&mut self, client: usize) -> u32 {
         let here = self.clients[client].server;
         if !self.visits.is_empty() && self.chance.event(self.like.stays) {
@@ -231,7 +231,7 @@ impl Stream {
         (self.pages.len() - 1) as u32
     }
 
-    /// By Zipf's law, as if ranks were continuous: the inverse of its distribution function.
+    /// Zipf's law over continuous ranks: the inverse of its distribution function.
     fn popular_rank(&mut self) -> usize {
         let power = 1.0 - self.like.popular_slope;
         let all = (f64::from(self.like.popular_pages) + 1.0).powf(power) - 1.0;
@@ -290,7 +290,7 @@ impl Iterator for Stream {
         if std::mem::replace(&mut self.asked[at], true) && self.chance.event(self.like.changed) {
             let (u, v) = (self.chance.unit(), self.chance.unit());
             let size = self.like.size(u, v);
-            // Another version has another size, or nobody could tell.
+            // A new version must differ in size, or a cache could not tell it from the old one.
             self.sizes[at] = if size == self.sizes[at] {
                 size + 1
             } else {
@@ -334,7 +334,7 @@ mod tests {
         }
     }
 
-    /// The requests that the stream makes to a disk cache of so many bytes, until there are so many of them.
+    /// The disk requests that the stream makes with a disk cache of this size, up to this many.
     fn load(disk_bytes: u64, disk_requests: usize) -> Workload {
         let mut requests = Requests::new(
             &Settings {
@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn new_versions_are_most_of_the_deletes() {
-        // Without them LRU alone deletes, in the order of writing, and no stream slows down as its file fills.
+        // Without new versions all deletes come from LRU, in the order of writing, and no stream slows down as its file fills.
         let counts = counts(DecLike::default().seed);
         let share = counts.replaced as f64 / counts.deletes as f64;
         assert!((share - 0.61).abs() < 0.02, "{share}");
@@ -399,7 +399,7 @@ mod tests {
 
     #[test]
     fn servers_come_in_bursts_that_are_interleaved() {
-        // Of two requests in a row few are to one server; within a few hundred, a visit's time, many are.
+        // Of two successive requests few are to one server; within a few hundred, the length of a visit, many are.
         let servers: Vec<u32> = DecLike::default()
             .stream()
             .take(200_000)

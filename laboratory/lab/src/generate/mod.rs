@@ -1,10 +1,10 @@
-//! Streams of requests that nobody asked: made after what is known of those that somebody did.
+//! Artificial streams of requests, fitted to what is known of real ones.
 //!
-//! | stream | after |
+//! | stream | fitted to |
 //! |---|---|
 //! | [`DecLike`] | the counts and words of paper 002 about Digital's proxy |
 //! | [`UcbLike`] | the modem users of Berkeley, from the four counts and the hit ratio of paper 003 |
-//! | [`PolyMixLike`] | PolyMix-3 and 4, as the benchmark asks them (`polymix`), without the network |
+//! | [`PolyMixLike`] | PolyMix-3 and 4, as the benchmark makes its requests (`polymix`), without the network |
 //!
 //! Equal settings give equal streams.
 //!

@@ -1,6 +1,6 @@
 //! PolyMix as a stream of requests, without robots, servers and network.
 //!
-//! Objects, their sizes, who is asked for and in what way are the benchmark's own (`polymix`). First the cache is filled, with few
+//! Objects, their sizes, the choice of objects and the methods are the benchmark's own (`polymix`). First the cache is filled, with few
 //! repeats, until the working set is complete; from then on objects are repeated as often as in the phases whose figures
 //! are published.
 //!
@@ -9,11 +9,11 @@
 //!               \-- a page's images, a server's think time later --/
 //! ```
 //!
-//! A cache has no choice about the others: what is not cachable, POST, HEAD, and reloads, which go to the origin whatever is
-//! kept. They are counted and left out. Conditional requests are asked for like others.
+//! A cache has no choice about the other requests: uncachable ones, POST, HEAD, and reloads, which go to the origin in any
+//! case. They are counted and left out. Conditional requests are treated like others.
 //!
-//! We differ from the benchmark: images come the think time after their page, hit or miss; modifications do not show, since
-//! an object's size does not change with them; the ramps between the phases are left out.
+//! We differ from the benchmark: images come one think time after their page, hit or miss; modifications have no effect, since
+//! they do not change an object's size; the ramps between the phases are left out.
 //!
 //! Memory: 30 bytes for each object ever made.
 //! Source: spec sections 2 to 6 of `polymix`.
@@ -44,18 +44,18 @@ const IMAGES_PER_DIRECT: f64 = 15.0 / 35.0 * 4.45;
 const SERVERS_MIN: f64 = 500.0;
 const SERVERS_PER_RATE: f64 = 0.1 / 0.4;
 
-/// What the stream is like.
+/// The parameters of the stream.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PolyMixLike {
     /// Which workload.
     pub mix: Mix,
-    /// Repeats the random choices of another stream.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// How many requests come out, those of the fill phase included.
+    /// Number of requests in the stream, including those of the fill phase.
     pub requests: u64,
     /// Requests a second at the peak; the working set grows with it.
     pub rate: f64,
-    /// Shortens the test and with it the working set; 1 is four hours of fills.
+    /// Shortens the test and with it the working set; 1 stands for four hours of fills.
     pub time_scale: f64,
 }
 
@@ -79,12 +79,12 @@ pub struct PolyMixStream {
     popularity: Popularity,
     ideal: Ideal,
     objects: Names,
-    /// Images on their way: when, in what order, which.
+    /// Images to be requested: time, order of creation, and index in `waiting`.
     images: BinaryHeap<Reverse<(u64, u64)>>,
     waiting: Vec<Option<Request>>,
     free: Vec<usize>,
     asked: u64,
-    /// When the next direct request comes.
+    /// The time of the next direct request.
     next_us: u64,
     working_set_fills: u64,
     fills: u64,
@@ -106,9 +106,9 @@ impl PolyMixLike {
         sizing.working_set_fills()
     }
 
-    /// The stream.
+    /// The stream with these parameters.
     pub fn stream(self) -> PolyMixStream {
-        // A short test has fewer objects, which fewer servers can hold.
+        // A short test has fewer objects, so it needs fewer servers.
         let servers = (SERVERS_MIN + SERVERS_PER_RATE * self.rate).ceil();
         let servers = servers
             .min((self.working_set_fills() as f64 / 20.0).ceil())
@@ -134,12 +134,12 @@ impl PolyMixLike {
 }
 
 impl PolyMixStream {
-    /// Requests that were left out so far.
+    /// The number of requests left out so far.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// How many requests had come out when the working set was complete.
+    /// The number of requests in the stream before the working set was complete.
     pub fn filled_at(&self) -> Option<u64> {
         self.filled_at
     }
@@ -152,7 +152,7 @@ impl PolyMixStream {
         }
     }
 
-    /// The next direct request; its images are put where they wait.
+    /// The next direct request; schedules the requests for its images.
     fn direct(&mut self) -> Request {
         let (recurrence, special) = self.factors();
         let wanted = Popularity::recurrence(self.like.mix) * recurrence;
@@ -172,7 +172,7 @@ impl PolyMixStream {
             });
             self.waiting[place] = Some(request.image(position));
             let due_us = now_us + (think_s * 1e6) as u64;
-            // Of one time the first asked comes first.
+            // Images due at the same time come in the order of creation.
             self.asked += 1;
             self.images
                 .push(Reverse((due_us, self.asked << 24 | place as u64)));
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn hits_are_those_that_the_workload_offers() {
-        // 55 % of all requests shall be hits, of all replies 80 % are cachable, and reloads, 5 %, are left out: 72 % of what is left.
+        // 55 % of all requests shall be hits, 80 % of all replies are cachable, and reloads, 5 %, are left out: 72 % of the remaining.
         let mut stream = like().stream();
         while stream.filled_at().is_none() {
             stream.next().unwrap();
@@ -301,7 +301,7 @@ mod tests {
             summary.bytes_mean()
         );
         let rate = summary.requests as f64 / summary.span_ms as f64 * 1000.0;
-        // Of 20 requests a second a fifth is not cachable.
+        // A fifth of 20 requests a second is not cachable.
         assert!((14.0..17.5).contains(&rate), "{rate}");
     }
 }

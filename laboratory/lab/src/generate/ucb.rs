@@ -1,9 +1,9 @@
-//! A stream like that of Berkeley's modem users, as far as paper 003 tells what that was.
+//! A stream like that of Berkeley's modem users, as far as paper 003 describes it.
 //!
-//! The clients are those of [`DecLike`]: they visit pages, pages of their own past and popular ones among them. What differs are the
-//! values, and that people who dial in from home keep hours: the rate swings once a day around its mean.
+//! The clients are those of [`DecLike`]: they visit pages, pages of their own past and popular ones among them. The values differ,
+//! and the rate swings once a day around its mean, since people who dial in from home keep hours.
 //!
-//! Where the values come from, and which are fitted to what, is in docs/lab-hints.md.
+//! docs/lab-hints.md gives the source of each value, and says which are fitted and to what.
 //!
 //! Memory: that of [`DecLike`], some 80 MB for the 5.57 million requests of the paper.
 //! Not known here: caches.
@@ -15,26 +15,26 @@ use super::dec::{DecLike, Stream};
 use crate::Access;
 
 const DAY_S: f64 = 86_400.0;
-/// The stream begins at midnight, and most is asked for at this time of the day.
+/// Time of day with the highest rate; the stream begins at midnight.
 const BUSIEST_S: f64 = 21.0 * 3600.0;
 
-/// What the stream is like.
+/// The parameters of the stream.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct UcbLike {
-    /// Everything but the hours: pages, popularity, sizes, the mean rate.
+    /// All parameters but the daily swing: pages, popularity, sizes, the mean rate.
     pub visits: DecLike,
-    /// The rate is at most this share above its mean, and at least this share below; from 0 to below 1.
+    /// The rate varies by up to this share above and below its mean; from 0 to below 1.
     pub swing: f64,
 }
 
 impl UcbLike {
     /// Client requests for cachable objects.
     pub const REQUESTS: u64 = 5_570_000;
-    /// How long they took.
+    /// The period of these requests.
     pub const DAYS: f64 = 12.67;
     /// Different objects among them.
     pub const OBJECTS: u64 = 1_680_000;
-    /// Their size.
+    /// Total size of these objects.
     pub const OBJECT_BYTES: u64 = 17_000_000_000;
 }
 
@@ -74,12 +74,12 @@ impl Default for UcbLike {
 pub struct UcbStream {
     visits: Stream,
     swing: f64,
-    /// Makes the whole as long as it would be with an even rate, wherever in the day it ends.
+    /// Scales the times, so that the stream is as long as with an even rate, at whatever time of day it ends.
     stretch: f64,
 }
 
 impl UcbLike {
-    /// Fewer people in the same time: this share of the requests, and of all that they choose from. From above 0 to 1.
+    /// A smaller population over the same time: this share of the requests, clients, popular pages and visits repeated. Above 0, up to 1.
     #[must_use]
     pub fn scaled(mut self, share: f64) -> UcbLike {
         let less = |n: u32| ((f64::from(n) * share) as u32).max(1);
@@ -92,7 +92,7 @@ impl UcbLike {
         self
     }
 
-    /// The stream.
+    /// The stream with these parameters.
     pub fn stream(self) -> UcbStream {
         let swing = self.swing.clamp(0.0, 0.99);
         let span_s = self.visits.requests as f64 / self.visits.rate;
@@ -104,7 +104,7 @@ impl UcbLike {
     }
 }
 
-/// With an even rate, when so much would have come as has come by `at_s`: the integral of the rate over its mean.
+/// The time at which an even rate would have made as many requests as came by `at_s`: the integral of the rate over its mean.
 fn even_s(at_s: f64, swing: f64) -> f64 {
     let per_s = TAU / DAY_S;
     let sines = (per_s * (at_s - BUSIEST_S)).sin() + (per_s * BUSIEST_S).sin();
@@ -113,7 +113,7 @@ fn even_s(at_s: f64, swing: f64) -> f64 {
 
 /// The inverse of [`even_s`].
 fn swung_s(wanted_s: f64, swing: f64) -> f64 {
-    // The integral grows, and stays within a day of the even one, so halving finds it, to a tenth of a millisecond.
+    // The integral grows, and differs from the even one by less than a day, so bisection finds it, to a tenth of a millisecond.
     let (mut low, mut high) = (wanted_s - DAY_S, wanted_s + DAY_S);
     for _ in 0..32 {
         let middle = (low + high) / 2.0;
@@ -145,7 +145,7 @@ mod tests {
     use crate::cache::{Level, LevelSettings};
     use crate::trace::Summary;
 
-    /// A tenth of the people, whose counts are a tenth.
+    /// A tenth of the population, whose counts are a tenth.
     fn tenth() -> UcbLike {
         UcbLike::default().scaled(0.1)
     }
