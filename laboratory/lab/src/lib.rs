@@ -1,9 +1,9 @@
 //! The storage lab: which layout should the disk side of a proxy cache use?
 //!
-//! A trace of requests ([`Access`]) goes through a memory cache and a disk cache, as in a proxy; what they ask of the disk
-//! ([`DiskRequest`]) goes to a file-space manager, which lays it out on a disk, real or modelled.
+//! A trace of requests ([`Access`]) goes through a memory cache and a disk cache, as in a proxy. The resulting disk requests
+//! ([`DiskRequest`]) go to a file-space manager, which lays the objects out on a disk, real or modelled.
 //!
-//! [`hints`] asks another question, of paper 003: how well a front in front of caches knows what they hold.
+//! [`hints`] measures another system, that of paper 003: how well a front knows the contents of the caches behind it.
 //!
 //! Source: paper 002, section 3.1 (method); paper 003, section 4.
 #![forbid(unsafe_code)]
@@ -20,20 +20,20 @@ pub mod requests;
 pub mod trace;
 pub mod versions;
 
-/// A request of a trace, as much of it as matters to a cache.
+/// A request of a trace: the fields that matter to a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
-    /// Since the beginning of the trace.
+    /// Milliseconds since the beginning of the trace.
     pub at_ms: u64,
     /// The URL's number: equal for equal URLs, in the order of their first appearance.
     pub object: u32,
-    /// The number of the server that URL names, likewise.
+    /// The number of the URL's server: equal for equal servers, in the order of their first appearance.
     pub server: u32,
     /// Size of the response.
     pub size_bytes: u32,
 }
 
-/// What is asked of the disk.
+/// The operation of a [`DiskRequest`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskOp {
     /// The object is read whole: a disk hit.
@@ -47,7 +47,7 @@ pub enum DiskOp {
 /// A request to a file-space manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskRequest {
-    /// What to do.
+    /// The operation.
     pub op: DiskOp,
     /// The object's number, as in [`Access`].
     pub object: u32,

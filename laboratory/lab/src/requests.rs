@@ -1,8 +1,8 @@
-//! Requests in order, however many: in memory while they are few, else in a file without a name.
+//! Requests in order, in any number: up to [`MEMORY_MAX`] are kept in memory, more in an unnamed file.
 //!
-//! Not known here: what they ask for.
-//! Limits: [`MEMORY_MAX`] requests in memory; beyond that all of them go to a file in `$TMPDIR`, else `/var/tmp`. The file is gone when
-//! the last reader is.
+//! Not known here: the meaning of the requests.
+//! Limits: [`MEMORY_MAX`] requests in memory; beyond that all of them go to a file in `$TMPDIR`, else `/var/tmp`. The file is gone
+//! when its last reader is dropped.
 
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -11,20 +11,20 @@ use std::path::PathBuf;
 
 use crate::{Access, DiskOp, DiskRequest};
 
-/// More do not stay in memory: 64 to 96 MiB.
+/// Most requests kept in memory: 64 to 96 MiB.
 pub const MEMORY_MAX: usize = 4 << 20;
 /// Records read with one call.
 const READ_RECORDS: usize = 8192;
 
 /// A request that can be written to a file.
 pub trait Record: Copy {
-    /// Of each, in the file.
+    /// Bytes of one packed request.
     const BYTES: usize;
 
-    /// Fills `bytes`, of which there are [`Record::BYTES`].
+    /// Writes the request into `bytes`, which are [`Record::BYTES`] long.
     fn pack(&self, bytes: &mut [u8]);
 
-    /// From what [`Record::pack`] wrote.
+    /// Reads a request that [`Record::pack`] wrote.
     fn unpack(bytes: &[u8]) -> Self;
 }
 
@@ -51,17 +51,17 @@ impl<R> From<Vec<R>> for Requests<R> {
 }
 
 impl<R: Record> Requests<R> {
-    /// How many there are.
+    /// The number of requests.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether there are no requests.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes of the file they wait in; none if they are in memory.
+    /// Bytes of the file that holds the requests; `None` if they are in memory.
     pub fn file_bytes(&self) -> Option<u64> {
         match self.kept {
             Kept::Memory(_) => None,
@@ -69,7 +69,7 @@ impl<R: Record> Requests<R> {
         }
     }
 
-    /// All of them, in order. A file that cannot be read ends them.
+    /// All requests in order. A read error of the file is returned and ends the iteration.
     pub fn iter(&self) -> Iter<'_, R> {
         Iter {
             requests: self,
@@ -78,7 +78,7 @@ impl<R: Record> Requests<R> {
         }
     }
 
-    /// Hands each to `take`, in order, until it fails.
+    /// Calls `take` with each request in order; stops at the first error.
     pub fn each(&self, mut take: impl FnMut(R) -> io::Result<()>) -> io::Result<()> {
         self.iter().try_for_each(|request| take(request?))
     }
@@ -89,7 +89,7 @@ impl<R: Record> Requests<R> {
 pub struct Iter<'a, R> {
     requests: &'a Requests<R>,
     at: usize,
-    /// Records from the file, of which `at` tells how many are gone.
+    /// The records last read from the file; `at % READ_RECORDS` is the next one.
     part: Vec<u8>,
 }
 
@@ -122,7 +122,7 @@ impl<R: Record> Iterator for Iter<'_, R> {
     }
 }
 
-/// Requests in the making.
+/// Collects requests, to become [`Requests`].
 #[derive(Debug)]
 pub struct Gathering<R> {
     few: Vec<R>,
@@ -138,7 +138,7 @@ impl<R: Record> Default for Gathering<R> {
 }
 
 impl<R: Record> Gathering<R> {
-    /// None yet; so many stay in memory.
+    /// An empty collection that keeps at most `memory_max` requests in memory.
     fn with(memory_max: usize) -> Gathering<R> {
         Gathering {
             few: Vec::new(),
@@ -148,17 +148,17 @@ impl<R: Record> Gathering<R> {
         }
     }
 
-    /// How many there are.
+    /// The number of requests so far.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether there are no requests yet.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// One more.
+    /// Appends a request.
     pub fn add(&mut self, request: R) -> io::Result<()> {
         if self.many.is_none() && self.few.len() == self.memory_max {
             let mut out = BufWriter::new(nameless_file()?);
@@ -175,7 +175,7 @@ impl<R: Record> Gathering<R> {
         Ok(())
     }
 
-    /// That was the last one.
+    /// Ends the collection; the requests can now be read.
     pub fn finish(self) -> io::Result<Requests<R>> {
         let kept = match self.many {
             Some(out) => Kept::File(out.into_inner().map_err(io::IntoInnerError::into_error)?),
@@ -188,7 +188,7 @@ impl<R: Record> Gathering<R> {
     }
 }
 
-/// Where requests wait that are too many for memory. `/tmp` is often memory, which is what they are to be kept out of.
+/// The directory for files of requests. Not `/tmp`, which is often in memory.
 pub fn waiting_dir() -> PathBuf {
     let dir = std::env::var_os("TMPDIR").unwrap_or_else(|| "/var/tmp".into());
     PathBuf::from(dir)
@@ -271,7 +271,7 @@ const _: () = assert!(DiskRequest::BYTES <= RECORD_BYTES_MAX && Access::BYTES <=
 mod tests {
     use super::*;
 
-    /// They come back as they were, from memory and from a file.
+    /// Requests come back unchanged from memory and from a file.
     fn check<R: Record + PartialEq>(all: &[R]) {
         for memory_max in [1000, all.len()] {
             let mut gathering = Gathering::with(memory_max);

@@ -1,10 +1,10 @@
 //! When a repeated request with another size is for a new version of the object.
 //!
-//! A trace tells sizes, not versions. A size that differs by a few bytes is often the same document with another header counted in, or
-//! one that was broken off. So the reader of a trace may say which difference counts; every other request gets the size that the object
-//! has already.
+//! A trace has sizes, but no versions. A size that differs by a few bytes is often the same document with another header counted in,
+//! or an aborted transfer. [`Versions`] therefore says which difference makes a new version; every other request gets the size that the
+//! object already has.
 //!
-//! Memory: 4 bytes an object number.
+//! Memory: 4 bytes for each object number.
 //! Not known here: caches, traces.
 
 use std::fmt;
@@ -14,22 +14,22 @@ use serde::{Serialize, Serializer};
 
 use crate::Access;
 
-/// No request named the object yet.
+/// No request has named the object yet.
 const UNSEEN: u32 = u32::MAX;
 
-/// Which other size is a new version. Written as `any`, `over=N` or `none`.
+/// Which change of size makes a new version. Written as `any`, `over=N` or `none`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Versions {
-    /// Every other size.
+    /// Any change of size.
     #[default]
     Any,
-    /// One that differs by more than so many bytes.
+    /// A change by more than this many bytes.
     Over(u32),
-    /// None: an object keeps the size it was first seen with.
+    /// No change: an object keeps its first size.
     Never,
 }
 
-/// The text does not say which size is a new version.
+/// The text is not a rule for new versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a new version is \"any\" other size, one that differs by more than \"over=BYTES\", or \"none\""
@@ -72,12 +72,12 @@ impl Serialize for Versions {
 #[derive(Debug)]
 pub struct Settling {
     versions: Versions,
-    /// Of the present version, by object.
+    /// Size of the present version, by object.
     sizes: Vec<u32>,
 }
 
 impl Settling {
-    /// For a stream from its beginning.
+    /// At the beginning of a stream.
     pub fn new(versions: Versions) -> Self {
         Settling {
             versions,
@@ -85,7 +85,7 @@ impl Settling {
         }
     }
 
-    /// The next request of the stream.
+    /// The next request of the stream, with the size of its version.
     pub fn settle(&mut self, access: Access) -> Access {
         let object = access.object as usize;
         if self.sizes.len() <= object {
