@@ -1,32 +1,32 @@
-//! LRU with a bounded replacement burst: a newcomer that would drive out more objects than the bound is not kept.
+//! LRU with a bounded replacement burst: a newcomer that would evict more objects than the bound is not kept.
 //!
-//! One large object may drive out thousands of small ones, which are what hits come from. With the bound it is turned away instead.
+//! One large object may evict thousands of small ones, which bring most hits. The bound refuses such a newcomer.
 //! A node's cache is the same without a bound.
 //!
 //! An object's number is its slot. Memory: 16 bytes for every object number.
-//! Not known here: what becomes of objects that leave.
+//! Not known here: what happens to evicted objects.
 //! Source: paper 003, section 4 (fixed parameters), Figure 15.
 
 use replacement::Lru;
 
 const ABSENT: u32 = u32::MAX;
 
-/// A cache: which objects it holds, and of what size.
+/// A cache: the objects it holds, with their sizes.
 #[derive(Debug)]
 pub(super) struct Cache {
     bytes_max: u64,
     bytes: u64,
-    /// Objects that a newcomer may drive out; none: as many as it takes.
+    /// Most objects that a newcomer may evict; `None`: no bound.
     burst_max: Option<u32>,
     order: Lru,
-    /// Of the objects that are here.
+    /// Sizes of the objects held; `ABSENT` for all others.
     sizes: Vec<u32>,
-    /// Objects driven out by the newcomer last taken in, with their sizes.
+    /// Objects evicted by the last newcomer, with their sizes.
     victims: Vec<(u32, u32)>,
 }
 
 impl Cache {
-    /// An empty one, for object numbers below `objects`.
+    /// An empty cache for object numbers below `objects`.
     pub(super) fn new(bytes_max: u64, burst_max: Option<u32>, objects: usize) -> Cache {
         Cache {
             bytes_max,
@@ -38,25 +38,25 @@ impl Cache {
         }
     }
 
-    /// The size with which an object is held; none if it is not.
+    /// The size with which an object is held; `None` if it is not held.
     pub(super) fn held(&self, object: u32) -> Option<u32> {
         let size = self.sizes[object as usize];
         (size != ABSENT).then_some(size)
     }
 
-    /// The object was asked for.
+    /// Makes an object the most recently used one.
     pub(super) fn touch(&mut self, object: u32) {
         self.order.touch(object);
     }
 
-    /// Takes an object out, if it is here.
+    /// Removes an object, if it is held.
     pub(super) fn remove(&mut self, object: u32) {
         if self.order.remove(object) {
             self.leave(object);
         }
     }
 
-    /// Takes an object in that is not here. The objects that it drove out, with their sizes, or none if it is not kept.
+    /// Inserts an object that is not held. Returns the evicted objects with their sizes, or `None` if the newcomer is not kept.
     pub(super) fn insert(&mut self, object: u32, size_bytes: u32) -> Option<&[(u32, u32)]> {
         self.victims.clear();
         if !self.has_place_for(u64::from(size_bytes)) {
@@ -74,7 +74,7 @@ impl Cache {
         Some(&self.victims)
     }
 
-    /// Is there room, or would there be after a burst within the bound?
+    /// Whether the object fits, if necessary after a burst within the bound.
     fn has_place_for(&self, size_bytes: u64) -> bool {
         if size_bytes > self.bytes_max {
             return false;

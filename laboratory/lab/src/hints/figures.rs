@@ -1,4 +1,4 @@
-//! Figures 8 to 15 of paper 003: which runs each is made of, and what of them it shows.
+//! Figures 8 to 15 of paper 003: the runs of each figure, and the quantities it shows.
 //!
 //! Not known here: streams.   Source: paper 003, section 4, captions.
 
@@ -15,30 +15,30 @@ use super::statements::{
 use super::study::Runs;
 use crate::paper::report::{Curve, Scale};
 
-/// A figure before it is drawn.
+/// The description of a figure.
 pub(super) struct Figure {
     pub name: &'static str,
     pub title: &'static str,
-    /// What the caption and the text of the paper say of its parameters.
+    /// The paper's parameters, from the caption and the text.
     pub text: &'static str,
     pub x: Scale,
-    /// Instead of numbers.
+    /// Names of the positions on the x axis, instead of numbers.
     pub x_names: Vec<String>,
     pub lines: Vec<Line>,
-    /// What is read off each run, in a drawing of its own.
+    /// The quantities shown, each in a drawing of its own.
     pub panels: Vec<Panel>,
-    /// What the paper prints of the first of them, drawn from where ours begins.
+    /// The paper's curves of the first quantity, drawn relative to the start of ours.
     pub printed: Option<fn(&Runs) -> Vec<Curve>>,
     pub statements: &'static [statements::Statement],
 }
 
-/// A curve: runs by what changes to the right.
+/// A curve: runs, each with its position on the x axis.
 pub(super) struct Line {
     pub name: String,
     pub runs: Vec<(f64, Setup)>,
 }
 
-/// A figure of a run.
+/// A quantity of a run, with its caption and unit.
 pub(super) struct Panel {
     pub caption: &'static str,
     pub y: &'static str,
@@ -97,7 +97,7 @@ pub(super) fn space_setup(space_mib: f64, node_gb: f64) -> Setup {
     }
 }
 
-/// The node of Figure 13: the largest, which fills the space most.
+/// The node of Figure 13: the largest one, which fills the hint space most.
 const FUNCTIONS_NODE_GB: f64 = 10.0;
 
 pub(super) fn functions_setup(space_mib: f64, functions: u8) -> Setup {
@@ -210,7 +210,7 @@ pub(super) fn figure9() -> Figure {
 }
 
 pub(super) fn figure10() -> Figure {
-    /// The paper's sizes, and two that are smaller.
+    /// The paper's sizes, and two smaller ones.
     const NODES_GB: [f64; 8] = [0.25, 0.5, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0];
     let of = |node_gb| {
         [
@@ -342,7 +342,7 @@ pub(super) fn figure14() -> Figure {
     }
 }
 
-/// By how much an hour is worse than a second.
+/// The paper's difference between a period of an hour and one of a second.
 fn figure14_printed(runs: &Runs) -> Vec<Curve> {
     let curve = |(node_gb, points): (f64, f64)| {
         let setup = Setup {
@@ -371,7 +371,7 @@ const BOUNDS: [Option<u32>; 8] = [
     Some(300),
 ];
 
-/// The least that a bound of ten brings.
+/// The paper's lower bound for the gain by a burst bound of ten.
 fn figure15_printed(runs: &Runs) -> Vec<Curve> {
     let without = runs.of(&bound_setup(None));
     let ours = without.percent(without.front_hits);

@@ -1,10 +1,10 @@
-//! A node's registrar, a front's view, and the wire between them without any delay: the accelerator's own code, driven by a stream.
+//! A node's registrar, a front's view, and a wire without delay between them: the accelerator's own code, driven by a stream.
 //!
-//! Eager registration is the front registering what it pushes, and the node sparing it these entries. Without it the front registers
-//! nothing, and the node tells of pushes as of what it fetched.
+//! With eager registration the front registers the objects it pushes, and the node sends it no entries for them. Without it the front
+//! registers nothing, and the node announces pushed objects like fetched ones.
 //!
-//! Counters have eight bits as in the paper. Those that are stuck are left so, and the filter is not made anew: only the functions of the
-//! paper's implementation bring counters there, and would again.
+//! Counters have eight bits as in the paper. Saturated counters stay so, and the filter is not rebuilt: only the functions of the
+//! paper's implementation saturate counters, and a rebuilt filter would saturate again.
 //!
 //! Not known here: caches, requests, time.   Source: paper 003, sections 2, 4 (Factors) and 5.
 
@@ -23,35 +23,35 @@ use polymix::random::mix;
 
 use super::stream::Stream;
 
-/// How hints are kept.
+/// The representation of hints.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Kind {
-    /// Exactly.
+    /// An exact directory.
     Directory,
-    /// In a Bloom filter.
+    /// A Bloom filter.
     Bloom {
-        /// Of the bit array.
+        /// Bytes of the bit array.
         bytes: u64,
         /// Positions of an object, at most 16.
         functions: u8,
-        /// How they are found.
+        /// The functions that compute the positions.
         family: Family,
     },
 }
 
-/// How an object's positions are found.
+/// The functions that compute an object's positions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Family {
-    /// The study's of the paper: words of an MD5, and one of the server.
+    /// The functions of the paper's study: words of an MD5, and one of the server.
     Paper,
-    /// The implementation's of the paper: four of the URL, two of the server.
+    /// The functions of the paper's implementation: four of the URL, two of the server.
     Implementation,
-    /// Loligo's: double hashing of one number.
+    /// Loligo's functions: double hashing of one number.
     Ours,
 }
 
 impl Kind {
-    /// The family whose names it needs.
+    /// The family whose names this kind needs.
     pub(super) fn family(self) -> Family {
         match self {
             Kind::Directory => Family::Ours,
@@ -59,7 +59,7 @@ impl Kind {
         }
     }
 
-    /// An entry of an update, as the paper counts it.
+    /// Bytes of an entry of an update, as the paper counts them.
     pub(super) fn entry_bytes(self) -> u64 {
         let bytes = match self {
             Kind::Directory => PAPER_DIRECTORY_ENTRY_BYTES,
@@ -81,7 +81,7 @@ impl Kind {
     }
 }
 
-/// What the objects of a stream are called, by object, in each family that is wanted.
+/// The names of a stream's objects, by object, in each family requested.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     pub studied: Vec<Studied>,
@@ -90,7 +90,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// The stream's.
+    /// The names of the objects of this stream.
     pub(super) fn of(stream: &Stream, families: &[Family]) -> Names {
         let mut servers = vec![0u32; stream.objects_end];
         for access in &stream.accesses {
@@ -98,7 +98,7 @@ impl Names {
         }
         let mut names = Names::default();
         for (object, server) in (0u32..).zip(servers) {
-            // As a URL, since the trace tells no more; and the server as a number that is spread like an address or a hash of its name.
+            // A URL made of the numbers, since the trace has no other name; the server's number is spread like an address or a hash of its name.
             let url = format!("http://{server}/{object}");
             let server = mix(u64::from(server)) as u32;
             for family in families {
@@ -116,15 +116,15 @@ impl Names {
     }
 }
 
-/// The node's number in the view, and its column's.
+/// The numbers of the node and of its column in the view.
 const NODE: u8 = 0;
 const COLUMN: u8 = 0;
 /// The front's number.
 const FRONT: Front = Front(0);
-/// Entries that the node keeps for a front that is behind: those of the longest period.
+/// Entries that the node keeps for a front that is behind: enough for the longest period.
 const HISTORY: usize = 64 * ENTRIES_MAX;
 
-/// Hints of one node at one front.
+/// The hints of one node at one front.
 #[derive(Debug)]
 pub(super) struct Hinting<'a, N> {
     names: &'a [N],
@@ -135,7 +135,7 @@ pub(super) struct Hinting<'a, N> {
 }
 
 impl<'a, N: Name + Copy> Hinting<'a, N> {
-    /// Of a node without objects. `names` are those of the stream's objects.
+    /// The hints of a node without objects. `names` are those of the stream's objects.
     pub(super) fn new(kind: Kind, is_eager: bool, names: &'a [N]) -> Hinting<'a, N> {
         const INCARNATION: u64 = 1;
         let limits = Limits {
@@ -181,19 +181,19 @@ impl<'a, N: Name + Copy> Hinting<'a, N> {
         self.names[object as usize]
     }
 
-    /// Does the front believe that the node has it?
+    /// Whether the front has a hint that the node holds the object.
     pub(super) fn front_has(&mut self, object: u32) -> bool {
         let name = self.name(object);
         self.reader.groups().nodes(|_| name) != 0
     }
 
-    /// The node has fetched an object that it did not have.
+    /// The node has fetched an object that it did not hold.
     pub(super) fn fetched(&mut self, object: u32) {
         let name = self.name(object);
         self.registrar.came(&name, By::Node);
     }
 
-    /// The front has pushed an object that the node did not have.
+    /// The front has pushed an object that the node did not hold.
     pub(super) fn pushed(&mut self, object: u32) {
         let name = self.name(object);
         let by = match self.registered(name) {
@@ -203,12 +203,12 @@ impl<'a, N: Name + Copy> Hinting<'a, N> {
         self.registrar.came(&name, by);
     }
 
-    /// The front has pushed an object that the node had already.
+    /// The front has pushed an object that the node already held.
     pub(super) fn pushed_again(&mut self, object: u32) {
         self.registered(self.name(object));
     }
 
-    /// The front has pushed an object that the node did not take.
+    /// The front has pushed an object that the node refused.
     pub(super) fn push_refused(&mut self, object: u32) {
         let name = self.name(object);
         if self.registered(name).is_some() {
@@ -216,7 +216,7 @@ impl<'a, N: Name + Copy> Hinting<'a, N> {
         }
     }
 
-    /// Registers a name eagerly, if so it is: what the push carries.
+    /// Registers a name if registration is eager. The result goes with the push.
     fn registered(&mut self, name: N) -> Option<Known> {
         let groups = self.reader.groups();
         self.is_eager
@@ -229,7 +229,7 @@ impl<'a, N: Name + Copy> Hinting<'a, N> {
         self.registrar.left(&name);
     }
 
-    /// The period ends: the node tells what has changed. How many entries.
+    /// Ends the period: sends the node's changes to the front. Returns the number of entries.
     pub(super) fn update(&mut self) -> u64 {
         self.registrar.close_update();
         self.deliver()
@@ -247,7 +247,7 @@ impl<'a, N: Name + Copy> Hinting<'a, N> {
         entries
     }
 
-    /// Bytes of memory of hints at the end: at the front, and at the node, without updates that it keeps for fronts that are behind.
+    /// Bytes of memory of hints: at the front, and at the node, without the updates kept for fronts that are behind.
     pub(super) fn memory_bytes(mut self) -> (u64, u64) {
         let front = self.view.memory_bytes();
         self.registrar.unsubscribe(FRONT);

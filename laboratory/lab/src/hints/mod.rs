@@ -1,4 +1,4 @@
-//! The trace study of paper 003: how well a front knows what a node has, and what it costs to tell it.
+//! The trace study of paper 003: how well a front knows what a node holds, and the cost of telling it.
 //!
 //! ```text
 //! stream --> Stream (measured) --\
@@ -6,10 +6,10 @@
 //! Setup (the paper's sizes) -----/          '- hinting: registrar and view of crate `hints`
 //! ```
 //!
-//! The code that keeps hints and tells them is the accelerator's own. Sizes and periods are the paper's, in proportion to the stream
-//! (`stream`). The plots of the paper are lost; what its text says of them stands beside ours, each statement *met* or *not met*.
+//! The code that keeps and sends hints is the accelerator's own. Sizes and periods are the paper's, in proportion to the stream
+//! (`stream`). The plots of the paper are lost; the statements of its text are compared with our runs, each *met* or *not met*.
 //!
-//! Not known here: terminals, files, time that passes.
+//! Not known here: terminals, files, real time.
 //! Source: paper 003, section 4.
 
 mod cache;
@@ -39,19 +39,19 @@ use crate::paper::report::{Curve, Curves, Report, Rows, Scale, Section};
 pub enum Item {
     /// What each choice affects.
     Table1,
-    /// Directory and filter, both ways to register.
+    /// Directory and filter, with both ways to register.
     Table2,
     /// Entries of the largest update.
     Figure8,
     /// Entries of all updates.
     Figure9,
-    /// Hit ratio when hints take memory.
+    /// Hit ratio when the memory for hints is taken from caches.
     Figure10,
     /// Requests sent to the node.
     Figure11,
     /// False hits over the hint space.
     Figure12,
-    /// The same for each number of functions.
+    /// False hits over the hint space, for each number of functions.
     Figure13,
     /// False hits over the update period.
     Figure14,
@@ -60,7 +60,7 @@ pub enum Item {
 }
 
 impl Item {
-    /// All of them.
+    /// All figures and tables.
     pub const ALL: [Item; 10] = [
         Item::Table1,
         Item::Table2,
@@ -88,7 +88,7 @@ impl Item {
         })
     }
 
-    /// Where in the paper it is, and what that says of it.
+    /// The item's place in the paper, and the paper's statements about it.
     fn statements(self) -> (&'static str, &'static [Statement]) {
         let place = |title: &'static str| title.split_once(':').map_or(title, |(place, _)| place);
         match (self, self.figure()) {
@@ -127,7 +127,7 @@ struct Studied {
     runs: Runs,
 }
 
-/// What is wanted, and what was made of it so far.
+/// The figures and tables to make, and the runs made so far.
 #[derive(Debug)]
 pub struct Study {
     items: Vec<Item>,
@@ -136,7 +136,7 @@ pub struct Study {
 }
 
 impl Study {
-    /// Of these figures and tables.
+    /// A study of these figures and tables.
     pub fn new(items: &[Item]) -> Study {
         Study {
             items: items.to_vec(),
@@ -145,20 +145,20 @@ impl Study {
         }
     }
 
-    /// Runs over each stream.
+    /// Number of runs over each stream.
     pub fn runs(&self) -> usize {
         self.setups.len()
     }
 
-    /// Makes one run over no more than so many requests, to see how long that takes.
+    /// Makes one run over at most this many requests, to see how long it takes.
     pub fn try_out(&self, stream: &Stream, requests: usize) {
         let requests = requests.min(stream.accesses.len());
         let part = Stream::new(&stream.name, stream.accesses[..requests].to_vec());
         let _ = Runs::make(&part, &self.setups[..1], |_| true);
     }
 
-    /// Makes all runs over a stream. `step` hears, from several threads, of requests that are done; by saying `false` it ends the study
-    /// of this stream, which is then left out. Whether it is in.
+    /// Makes all runs over a stream. Several threads call `step` with the number of requests done; if it returns `false`, the study of this
+    /// stream ends and leaves the stream out. Returns whether the stream is in the study.
     pub fn add(&mut self, stream: &Stream, step: impl Fn(u64) -> bool + Sync) -> bool {
         let Some(runs) = Runs::make(stream, &self.setups, step) else {
             return false;
@@ -171,7 +171,7 @@ impl Study {
         true
     }
 
-    /// What the paper says of all of them, and what each stream says to it; then of each stream how many statements it meets, and
+    /// All statements of the paper with each stream's verdict; then for each stream how many statements it meets, and
     /// how many there are.
     pub fn claims(&self) -> (Rows, Vec<(String, usize, usize)>) {
         let mut columns = vec!["where", "the paper says", "met if"];
@@ -194,7 +194,7 @@ impl Study {
         (rows, met)
     }
 
-    /// What was found.
+    /// The report of the study.
     pub fn report(&self) -> Report {
         let mut sections = vec![tables::streams(&self.studied)];
         sections.extend(self.items.iter().map(|item| item.section(&self.studied)));
@@ -224,7 +224,7 @@ fn figure_section(figure: &Figure, studied: &[Studied]) -> Section {
     section
 }
 
-/// What the paper says, each statement with its letter.
+/// The paper's statements, each with its letter.
 fn said(statements: &[Statement]) -> Vec<String> {
     let lines = LETTERS.iter().zip(statements);
     lines
@@ -232,10 +232,10 @@ fn said(statements: &[Statement]) -> Vec<String> {
         .collect()
 }
 
-/// Of statements.
+/// Letters of statements.
 const LETTERS: [char; 6] = ['a', 'b', 'c', 'd', 'e', 'f'];
 
-/// Of each statement, and of each stream, whether it is so.
+/// A table of verdicts: a row for each statement, a column for each stream.
 fn verdicts(statements: &[Statement], studied: &[Studied]) -> Rows {
     let mut columns = vec!["statement"];
     columns.extend(studied.iter().map(|stream| stream.name.as_str()));

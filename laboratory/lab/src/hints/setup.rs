@@ -1,13 +1,13 @@
 //! A run in the paper's sizes.
 //!
-//! Not known here: streams, but for what the paper's sizes are on one (`Measure`).
+//! Not known here: streams, except for the scale of the paper's sizes (`Measure`).
 
 use super::hinting::{Family, Kind};
 use super::printed::{COPIED, FRONT_BYTES, FUNCTIONS, GB, MIB, PERIOD_S, SPACE_MIB};
 use super::site::Settings;
 use super::stream::Measure;
 
-/// How hints are represented, in the paper's sizes.
+/// The representation of hints, in the paper's sizes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Represented {
     /// Every object by its whole name.
@@ -18,19 +18,19 @@ pub(super) enum Represented {
         space_mib: f64,
         /// Positions of an object.
         functions: u8,
-        /// How they are found.
+        /// The functions that compute the positions.
         family: Family,
     },
 }
 
-/// Which memory hints are taken from.
+/// The memory from which hints are taken.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Paid {
-    /// They come on top.
+    /// From no cache: hints have memory of their own.
     Nowhere,
     /// From the node's cache: a byte for each bit of the hint space.
     AtNode,
-    /// From the node's cache and from the front's.
+    /// From the node's cache, and from the front's cache as well.
     Everywhere,
 }
 
@@ -46,14 +46,14 @@ pub(super) struct Setup {
     pub paid: Paid,
 }
 
-/// The study's bound of replacement bursts, but for Figure 15.
+/// The study's bound of replacement bursts, in all figures but Figure 15.
 pub(super) const BURST_BOUND: u32 = 10;
 
 impl Represented {
     /// The paper's usual filter.
     pub(super) const BLOOM: Represented = Represented::bloom(SPACE_MIB, FUNCTIONS);
 
-    /// The paper's functions in a hint space of so many MiB.
+    /// A filter with the paper's functions and a hint space of this size.
     pub(super) const fn bloom(space_mib: f64, functions: u8) -> Represented {
         Represented::Bloom {
             space_mib,
@@ -90,7 +90,7 @@ impl Setup {
         paid: Paid::Nowhere,
     };
 
-    /// The same on a stream.
+    /// The settings of this run for a stream of this measure.
     pub(super) fn settings(&self, measure: &Measure) -> Settings {
         let kind = self.represented.kind(measure);
         let space_bytes = match kind {
@@ -99,7 +99,7 @@ impl Setup {
         };
         let (at_node, at_front) = match self.paid {
             Paid::Nowhere => (0, 0),
-            // A counter of eight bits for each bit.
+            // The node has a counter of eight bits for each bit of the array.
             Paid::AtNode => (8 * space_bytes, 0),
             Paid::Everywhere => (8 * space_bytes, space_bytes),
         };

@@ -1,4 +1,4 @@
-//! A front and a node over a stream: what becomes of each request, and what hints cost.
+//! A front and a node over a stream: the outcome of each request, and the cost of hints.
 //!
 //! ```text
 //! request --> the front's cache --> hint? --yes--> the node --> has it: true hit      (a share is copied to the front)
@@ -8,9 +8,9 @@
 //!                                             at once if it is not kept
 //! ```
 //!
-//! A request without a hint for what the node has is a *false miss*. Another size is another version. Pushes and updates arrive at
-//! once, in order: what delays hints here is the update period alone. (Races on the way are the business of the simulation in
-//! `hints`.)
+//! A request that is not sent to the node although the node has the object is a *false miss*. Another size is another version. Pushes
+//! and updates arrive at once, in order, so hints are delayed by the update period alone. (The simulation in `hints` tests races on
+//! the way.)
 //!
 //! Not known here: how hints are kept (`hinting`), which runs there are.
 //! Source: paper 003, sections 2 and 4.
@@ -23,18 +23,18 @@ use super::hinting::{Family, Hinting, Kind, Names};
 use super::stream::Stream;
 use crate::Access;
 
-/// What is run.
+/// The settings of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Settings {
-    /// The node's cache, without its counters of hints if they are to be paid for.
+    /// The node's cache, less its counters of hints if their memory is taken from it.
     pub node_bytes: u64,
-    /// The front's cache, likewise.
+    /// The front's cache, less its hints if their memory is taken from it.
     pub front_bytes: u64,
-    /// Objects that a newcomer may drive out of the front's cache; none: without bound.
+    /// Most objects that a newcomer may evict from the front's cache; `None`: no bound.
     pub burst_max: Option<u32>,
-    /// How hints are kept and told.
+    /// The representation of hints.
     pub kind: Kind,
-    /// The front registers what it pushes, and the node does not tell it of that.
+    /// The front registers the objects it pushes, and the node does not announce them to it.
     pub is_eager: bool,
     /// Time between updates, in the stream's time.
     pub period_ms: u64,
@@ -42,16 +42,16 @@ pub(super) struct Settings {
     pub copied: f64,
 }
 
-/// What came of it.
+/// The counts of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Counts {
     /// Requests.
     pub requests: u64,
     /// Answered by the front's cache.
     pub front_hits: u64,
-    /// Sent to the node, which had it.
+    /// Sent to the node, which had the object.
     pub true_hits: u64,
-    /// Sent to the node, which did not have it.
+    /// Sent to the node, which did not have the object.
     pub false_hits: u64,
     /// Sent to the node, which had another version.
     pub stale: u64,
@@ -65,29 +65,29 @@ pub(super) struct Counts {
     pub copies: u64,
     /// Updates that were not empty.
     pub messages: u64,
-    /// Entries in all of them.
+    /// Entries in all updates.
     pub entries: u64,
-    /// Entries in the largest.
+    /// Entries in the largest update.
     pub entries_max: u64,
     /// Bytes of all entries, as the paper counts them.
     pub entry_bytes: u64,
-    /// Newcomers that drove something out of the node's cache.
+    /// Newcomers that evicted objects from the node's cache.
     pub node_bursts: u64,
-    /// Objects that they drove out.
+    /// Objects that these evicted.
     pub node_victims: u64,
-    /// Objects that one of them drove out, at most.
+    /// Most objects that one of these evicted.
     pub node_burst_max: u64,
-    /// The same of the front's cache.
+    /// As `node_bursts`, for the front's cache.
     pub front_bursts: u64,
-    /// See `front_bursts`.
+    /// As `node_victims`, for the front's cache.
     pub front_victims: u64,
-    /// See `front_bursts`.
+    /// As `node_burst_max`, for the front's cache.
     pub front_burst_max: u64,
-    /// Objects not kept by the front because they would have driven out too many.
+    /// Objects that the front did not keep because they would have evicted too many.
     pub front_refused: u64,
-    /// Bytes of hints at the front and at the node, at the end.
+    /// Bytes of the front's hints at the end.
     pub front_hint_bytes: u64,
-    /// See `front_hint_bytes`.
+    /// Bytes of the node's hints at the end.
     pub node_hint_bytes: u64,
     /// Objects in the node's cache at the end.
     pub node_objects: u64,
@@ -114,7 +114,7 @@ impl Counts {
 #[derive(Debug)]
 struct Site<'a, N> {
     front: Cache,
-    /// By object, of those in the front's cache: the node does not have it yet.
+    /// By object in the front's cache: the front still has to push it to the node.
     is_owed: Vec<bool>,
     node: Cache,
     hints: Hinting<'a, N>,
@@ -122,8 +122,8 @@ struct Site<'a, N> {
     counts: Counts,
 }
 
-/// Runs a stream. `step` hears of so many requests that are done, and ends the run with what was counted so far by saying `false`.
-/// The names must be there for the family of the settings.
+/// Runs a stream. `step` is called with the number of requests done since its last call; if it returns `false`, the run ends with the
+/// counts so far. `names` must include the family of the settings.
 pub(super) fn run(
     settings: &Settings,
     stream: &Stream,
@@ -158,7 +158,7 @@ fn run_named<N: Name + Copy>(
         for access in part {
             if access.at_ms >= due_ms {
                 site.update();
-                // Periods without a request have no update either.
+                // A period without requests sends no update either.
                 due_ms = (access.at_ms / period_ms + 1) * period_ms;
             }
             site.ask(access);
@@ -172,7 +172,7 @@ fn run_named<N: Name + Copy>(
     counts
 }
 
-/// Requests between two reports.
+/// Requests between two calls of `step`.
 const STEP: usize = 1 << 14;
 
 impl<N: Name + Copy> Site<'_, N> {
@@ -187,7 +187,7 @@ impl<N: Name + Copy> Site<'_, N> {
                 self.counts.front_hits += 1;
                 return;
             }
-            // An older version, which nobody wants pushed any more.
+            // An older version: it is no longer worth a push.
             Some(_) => {
                 self.front.remove(object);
                 self.is_owed[object as usize] = false;
@@ -208,7 +208,7 @@ impl<N: Name + Copy> Site<'_, N> {
             Some(size) if size == size_bytes => {
                 self.node.touch(object);
                 self.counts.true_hits += 1;
-                // By the request's number, so that all runs copy alike and differ only in what they are about.
+                // Decided by the request's number, so that all runs copy at the same requests.
                 if unit(mix(self.counts.requests)) < self.copied {
                     self.counts.copies += 1;
                     self.keep_in_front(object, size_bytes, false);
@@ -227,8 +227,8 @@ impl<N: Name + Copy> Site<'_, N> {
         }
     }
 
-    /// Keeps an object that is not in the front's cache. An object that is *owed* to the node is pushed when it leaves, or at once if
-    /// it is not kept.
+    /// Inserts an object into the front's cache, which does not hold it. An object that is *owed* to the node is pushed when it is evicted,
+    /// or at once if it is not kept.
     fn keep_in_front(&mut self, object: u32, size_bytes: u32, is_owed: bool) {
         let Some(victims) = self.front.insert(object, size_bytes) else {
             self.counts.front_refused += 1;
@@ -263,7 +263,7 @@ impl<N: Name + Copy> Site<'_, N> {
         }
     }
 
-    /// The newer version takes the place of the older one, which makes no update.
+    /// Replaces the older version by the newer one, without an update.
     fn replace_in_node(&mut self, object: u32, size_bytes: u32) {
         self.node.remove(object);
         if !self.insert_in_node(object, size_bytes) {
@@ -271,7 +271,7 @@ impl<N: Name + Copy> Site<'_, N> {
         }
     }
 
-    /// Inserts an object that is not in the node's cache; whether it is there now.
+    /// Inserts an object into the node's cache, which does not hold it; returns whether it is kept.
     fn insert_in_node(&mut self, object: u32, size_bytes: u32) -> bool {
         let Some(victims) = self.node.insert(object, size_bytes) else {
             return false;
@@ -286,7 +286,7 @@ impl<N: Name + Copy> Site<'_, N> {
         true
     }
 
-    /// The period ends.
+    /// Ends the period.
     fn update(&mut self) {
         let entries = self.hints.update();
         self.counts.messages += u64::from(entries > 0);

@@ -1,6 +1,6 @@
-//! What paper 003 says of its figures, in words and numbers, and whether a stream bears it out.
+//! The statements of paper 003 about its figures, in words and numbers, and whether a stream meets them.
 //!
-//! The paper's words leave room, so each statement has a limit of ours, which its words name.
+//! The paper's words are vague, so each statement has a limit of ours, which its words name.
 //!
 //! Not known here: streams, tables.   Source: paper 003, section 4.
 
@@ -14,17 +14,17 @@ use super::study::Runs;
 
 /// A statement.
 pub(super) struct Statement {
-    /// What is said, and what counts as met.
+    /// The statement, and the condition under which it counts as met.
     pub words: &'static str,
-    /// Looks at a stream's runs.
+    /// Judges the statement by a stream's runs.
     pub judge: fn(&Runs) -> Verdict,
 }
 
-/// What stands in the words of a statement between what is said and what counts as met.
+/// Separates the statement from its condition.
 const MET_IF: &str = " (met: ";
 
 impl Statement {
-    /// What is said, and what counts as met.
+    /// The statement, and the condition under which it counts as met.
     pub fn parts(&self) -> (&'static str, &'static str) {
         let parts = self.words.split_once(MET_IF);
         parts.map_or((self.words, ""), |(said, met_if)| {
@@ -37,12 +37,12 @@ impl Statement {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Verdict {
     pub is_met: bool,
-    /// The figures that it was judged by.
+    /// The figures on which the verdict rests.
     pub found: String,
 }
 
 impl Verdict {
-    /// As it stands in a table.
+    /// The text for a table.
     pub fn cell(&self) -> String {
         let met = if self.is_met { "met" } else { "not met" };
         format!("{met}: {}", self.found)
@@ -53,19 +53,19 @@ fn verdict(is_met: bool, found: String) -> Verdict {
     Verdict { is_met, found }
 }
 
-/// Within half and twice of what is printed.
+/// Whether a value is between half and twice the printed one.
 fn is_near(found: f64, printed: f64) -> bool {
     (printed / 2.0..=printed * 2.0).contains(&found)
 }
 
-/// The smallest and the largest.
+/// The smallest and the largest value.
 fn range(values: &[f64]) -> (f64, f64) {
     let smallest = values.iter().copied().fold(f64::INFINITY, f64::min);
     let largest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     (smallest, largest)
 }
 
-/// A figure with eager registration over the same without, at every size of the node and for both kinds.
+/// The range of the ratio of a count with eager registration to the same without, over all node sizes and both kinds.
 fn eager_over_other(runs: &Runs, of: fn(&Counts) -> u64) -> (f64, f64) {
     let mut ratios = Vec::new();
     for node_gb in NODE_GB {
@@ -77,7 +77,7 @@ fn eager_over_other(runs: &Runs, of: fn(&Counts) -> u64) -> (f64, f64) {
     range(&ratios)
 }
 
-/// Bytes and entries of the Bloom filter over those of the directory, with eager registration, at every size of the node.
+/// Ranges of the ratio of the Bloom filter's bytes and entries to the directory's, with eager registration, over all node sizes.
 fn bloom_over_directory(runs: &Runs, of: fn(&Counts) -> u64) -> ((f64, f64), (f64, f64)) {
     let (mut bytes, mut entries) = (Vec::new(), Vec::new());
     for node_gb in NODE_GB {
@@ -141,7 +141,7 @@ pub(super) const FIGURE_9: &[Statement] = &[
     },
 ];
 
-/// Points of hits that hints cost at a node of so many GB.
+/// Points of hit ratio lost to hints, with a node of `node_gb`.
 fn points_paid(runs: &Runs, node_gb: f64, from: Paid, to: Paid) -> f64 {
     let hits = |paid| {
         let counts = runs.of(&figures::paid_setup(node_gb, paid));
@@ -172,7 +172,7 @@ pub(super) const FIGURE_10: &[Statement] = &[
     },
 ];
 
-/// Percent of the requests, with the shortest period less with the longest.
+/// Percent of the requests with the shortest period, less those with the longest.
 fn fall(runs: &Runs, represented: Represented, is_eager: bool, of: fn(&Counts) -> u64) -> f64 {
     let at = |period_s| {
         let counts = runs.of(&period_setup(period_s, represented, is_eager));
@@ -181,7 +181,7 @@ fn fall(runs: &Runs, represented: Represented, is_eager: bool, of: fn(&Counts) -
     at(PERIODS_S[0]) - at(PERIODS_S[PERIODS_S.len() - 1])
 }
 
-/// Points of false misses that eager registration takes away, with the usual period.
+/// Points of false misses that eager registration avoids, with the usual period.
 fn misses_taken(runs: &Runs, represented: Represented) -> f64 {
     let of = |is_eager| {
         let setup = Setup {
@@ -302,7 +302,7 @@ pub(super) const FIGURE_13: &[Statement] = &[
     },
 ];
 
-/// Points of false hits that a period of an hour costs beside one of a second.
+/// Points of false hits with a period of an hour, less those with a second.
 fn period_points(runs: &Runs, node_gb: f64, represented: Represented) -> f64 {
     let at = |period_s| {
         let setup = Setup {

@@ -1,8 +1,8 @@
-//! A stream in memory, and what the paper's caches, hint spaces and periods are for it.
+//! A stream in memory, and the scale of the paper's caches, hint spaces and periods on it.
 //!
 //! The paper's sizes suit its trace: 17 GB of objects in 12.67 days. A stream with a tenth of the bytes gets caches of a tenth,
 //! one with a tenth of the objects hint spaces of a tenth, one that lasts a tenth of the time periods of a tenth. So "4 GB" is on every
-//! stream 4 / 17 of its objects' bytes, and figures may be compared.
+//! stream 4 / 17 of its objects' bytes, and figures are comparable.
 //!
 //! Memory: 24 bytes a request.
 //! Not known here: runs.
@@ -15,35 +15,35 @@ use crate::generate::UcbLike;
 /// A whole stream.
 #[derive(Debug, Clone)]
 pub struct Stream {
-    /// In reports.
+    /// The name in reports.
     pub name: String,
-    /// Its requests, in order of time.
+    /// The requests, in order of time.
     pub accesses: Vec<Access>,
-    /// Above every object's number.
+    /// Greater than every object's number.
     pub objects_end: usize,
-    /// How large it is beside the paper's.
+    /// The size of the stream.
     pub measure: Measure,
 }
 
-/// A stream's requests, objects, bytes and time, and what share of the paper's they are.
+/// A stream's requests, objects, bytes and time; computes its share of the paper's trace.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Measure {
     /// Requests.
     pub requests: u64,
     /// Different objects.
     pub objects: u64,
-    /// Their bytes, each object as it was first seen.
+    /// Bytes of all objects, each with its first size.
     pub object_bytes: u64,
-    /// From the first to the last request.
+    /// Time from the first to the last request.
     pub span_ms: u64,
-    /// Requests that no cache could have answered: the object's first, or of a new version.
+    /// Requests that no cache could have answered: the first for an object or for a new version.
     pub first_or_new: u64,
 }
 
 const MS_PER_DAY: f64 = 86_400_000.0;
 
 impl Stream {
-    /// Measures a stream. Times may step back, as in logs, and are then taken to stand still.
+    /// Measures a stream. A time that steps back, as in logs, is replaced by the one before it.
     pub fn new(name: &str, mut accesses: Vec<Access>) -> Stream {
         let objects_end = accesses.iter().map(|a| a.object as usize + 1).max();
         let mut last: Vec<Option<u32>> = vec![None; objects_end.unwrap_or(0)];
@@ -75,37 +75,37 @@ impl Stream {
 }
 
 impl Measure {
-    /// The stream's objects' bytes beside the paper's.
+    /// The stream's object bytes as a share of the paper's.
     pub fn bytes_share(&self) -> f64 {
         self.object_bytes as f64 / UcbLike::OBJECT_BYTES as f64
     }
 
-    /// The stream's objects beside the paper's.
+    /// The stream's objects as a share of the paper's.
     pub fn objects_share(&self) -> f64 {
         self.objects as f64 / UcbLike::OBJECTS as f64
     }
 
-    /// The stream's time beside the paper's.
+    /// The stream's duration as a share of the paper's.
     pub fn time_share(&self) -> f64 {
         self.span_ms as f64 / (UcbLike::DAYS * MS_PER_DAY)
     }
 
-    /// A cache of the paper.
+    /// Scales a cache of the paper to this stream.
     pub fn cache_bytes(&self, paper_bytes: f64) -> u64 {
         (paper_bytes * self.bytes_share()) as u64
     }
 
-    /// A hint space of the paper.
+    /// Scales a hint space of the paper to this stream.
     pub fn space_bytes(&self, paper_bytes: f64) -> u64 {
         (paper_bytes * self.objects_share()) as u64
     }
 
-    /// An update period of the paper.
+    /// Scales an update period of the paper to this stream.
     pub fn period_ms(&self, paper_s: f64) -> u64 {
         (paper_s * 1000.0 * self.time_share()) as u64
     }
 
-    /// Percent of the requests that a cache without limit answers.
+    /// Percent of the requests that an unlimited cache answers.
     pub fn hits_max_percent(&self) -> f64 {
         100.0 - 100.0 * self.first_or_new as f64 / self.requests.max(1) as f64
     }

@@ -1,4 +1,4 @@
-//! Runs over streams, each made once, however many figures want it.
+//! Runs over streams, each made once, even if several figures use it.
 //!
 //! Not known here: which figures there are.   Limits: as many runs at a time as there are processors; 150 MB a run of the paper's size.
 
@@ -10,13 +10,13 @@ use super::site::{Counts, run};
 use super::stream::Stream;
 use crate::paper::experiment::each;
 
-/// Runs and what they gave.
+/// Runs and their counts.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     done: Vec<(Setup, Counts)>,
 }
 
-/// Runs that are wanted, each once.
+/// The setups without duplicates.
 pub(super) fn once(setups: impl IntoIterator<Item = Setup>) -> Vec<Setup> {
     let mut different: Vec<Setup> = Vec::new();
     for setup in setups {
@@ -28,8 +28,8 @@ pub(super) fn once(setups: impl IntoIterator<Item = Setup>) -> Vec<Setup> {
 }
 
 impl Runs {
-    /// Runs a stream with each setup. `step` hears of requests that are done, from several threads; by saying `false` it ends all
-    /// runs, and there is nothing to show.
+    /// Runs a stream with each setup. Several threads call `step` with the number of requests done; if it returns `false`, all
+    /// runs end, and the result is `None`.
     pub(super) fn make(
         stream: &Stream,
         setups: &[Setup],
@@ -50,10 +50,10 @@ impl Runs {
         (!is_stopped.into_inner()).then_some(Runs { done })
     }
 
-    /// What a run gave.
+    /// The counts of a run.
     ///
     /// # Panics
-    /// If it was not made: a figure has to say which runs it wants.
+    /// If the run was not made: a figure has to list all its runs.
     pub(super) fn of(&self, setup: &Setup) -> &Counts {
         let found = self.done.iter().find(|(done, _)| done == setup);
         let (_, counts) = found.unwrap_or_else(|| panic!("a run that was not made: {setup:?}"));

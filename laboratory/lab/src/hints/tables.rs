@@ -1,4 +1,4 @@
-//! The streams of a study, and Tables 1 and 2 of paper 003 with what was measured of each line.
+//! The streams of a study, and Tables 1 and 2 of paper 003 with our measurements for each row.
 //!
 //! Not known here: how runs are made.   Source: paper 003, Tables 1 and 2.
 
@@ -10,7 +10,7 @@ use super::statements::TABLE_2;
 use super::{Studied, said, verdicts};
 use crate::paper::report::{Rows, Section};
 
-/// What each stream is beside the paper's.
+/// Each stream compared with the paper's trace.
 pub(super) fn streams(studied: &[Studied]) -> Section {
     let mut rows = Rows::new(
         "Streams",
@@ -66,7 +66,7 @@ pub(super) fn streams(studied: &[Studied]) -> Section {
     }
 }
 
-/// A line of Table 1: a characteristic, what it affects, and how much.
+/// A row of Table 1: a characteristic, what it affects, and how much.
 struct Affects {
     characteristic: &'static str,
     affects: &'static str,

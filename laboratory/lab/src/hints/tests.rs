@@ -1,4 +1,4 @@
-//! A tiny study, and runs whose counts are known beforehand.
+//! A tiny study, and runs with known counts.
 
 use super::hinting::{Family, Kind, Names};
 use super::site::{Counts, Settings, run};
@@ -16,7 +16,7 @@ const SETTINGS: Settings = Settings {
     copied: 0.0,
 };
 
-/// Requests for objects of ten bytes: when, and which.
+/// The counts of requests for objects of ten bytes, each given as time and object.
 fn counts(settings: &Settings, asked: &[(u64, u32)]) -> Counts {
     let access = |&(at_ms, object)| Access {
         at_ms,
@@ -50,12 +50,12 @@ fn what_left_the_node_is_asked_for_there_until_the_update() {
         node_bytes: 20,
         ..SETTINGS
     };
-    // 2 drives 0 out of the node.
+    // Object 2 evicts object 0 from the node.
     let asked = [(0, 0), (1, 1), (2, 2), (3, 0), (2000, 1)];
     let found = counts(&settings, &asked);
     assert_eq!((found.false_hits, found.own_fetches), (1, 4));
     assert_eq!(found.requests, 5);
-    // Out: 0, 1 for the fetched 0, 2 for the pushed 1; in: the fetched 0, which went out in the same period.
+    // Entries: 0 left; 1 left for the fetched 0; 2 left for the pushed 1; the fetched 0 came, which left in the same period.
     assert_eq!(
         (found.node_victims, found.entries, found.messages),
         (3, 4, 2)
@@ -109,7 +109,7 @@ fn a_filter_of_the_paper_makes_false_hits_when_it_is_full() {
     assert_eq!(ample.false_hits, 0);
 }
 
-/// A five-hundredth of the people is enough for the whole study to be made and told.
+/// A five-hundredth of the population is enough to make and report the whole study.
 #[test]
 fn a_tiny_study_makes_every_figure_and_table() {
     let accesses = UcbLike::default().scaled(0.002).stream().collect();
@@ -125,7 +125,7 @@ fn a_tiny_study_makes_every_figure_and_table() {
     }
     let page = report.html();
     assert!(page.contains("Figure 15") && page.contains("<svg"));
-    // Not the paper's sizes, but some of its truths hold at any size.
+    // The sizes are not the paper's, but some of its statements hold at any size.
     let met = |section: usize, row: usize| report.sections[section].tables[0].rows[row][1].clone();
     assert!(
         met(4, 1).starts_with("met"),
