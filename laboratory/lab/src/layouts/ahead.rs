@@ -1,10 +1,10 @@
-//! Reading ahead: a read also brings the bytes behind it, so that a request for those soon after needs no read.
+//! Read-ahead: a read also fetches the bytes behind it, so that a request for those soon after needs no read.
 //!
-//! The store does no such thing; this is what it would gain if its caller did. It is locality that makes it worth something: what lies
-//! behind a record came from the same server (locality buffers), or came next.
+//! The store does not read ahead; this measures what it would gain if its caller did. The gain depends on locality: the bytes
+//! behind a record came from the same server (with locality buffers), or arrived next.
 //!
 //! Not known here: records, hits.
-//! Limits: [`WINDOWS_MAX`] reads are kept, the oldest goes first.
+//! Limits: [`WINDOWS_MAX`] reads are kept; the oldest is dropped first.
 //! Source: paper 002 measures its locality buffers on a file system that reads ahead by itself.
 
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use super::device::Device;
 
-/// Reads that are kept: with 64 KiB each 4 MiB.
+/// Most reads kept: 4 MiB with 64 KiB each.
 pub const WINDOWS_MAX: usize = 64;
 
 /// The last reads, with the bytes behind them.
@@ -25,7 +25,7 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// Each read brings at least so many bytes, but none from `end` on. 0: no more than was asked for, and nothing is kept.
+    /// Each read fetches at least `bytes`, but none at or beyond `end`. 0: only the bytes requested, and nothing is kept.
     pub fn new(bytes: usize, end: u64) -> Ahead {
         Ahead {
             bytes,
@@ -34,7 +34,7 @@ impl Ahead {
         }
     }
 
-    /// The bytes there, from the device if they were not read lately.
+    /// The bytes at `offset`, from the device if no kept read covers them.
     pub fn read(&mut self, device: &mut Device, offset: u64, len: usize) -> Bytes {
         let covers = |(at, bytes): &&(u64, Bytes)| {
             *at <= offset && offset + len as u64 <= at + bytes.len() as u64

@@ -1,7 +1,7 @@
-//! A device in memory that says how long a real one would have taken: a seeking disk, and flash.
+//! A device in memory that computes how long a real one would have taken: a seeking disk, and flash.
 //!
-//! Both are to tell layouts apart, not to foretell a product. The seeking disk is simple on purpose, and does one operation after
-//! the other:
+//! Both models compare layouts; they do not predict a product's times. The seeking disk is simple on purpose, and does one operation
+//! after the other:
 //!
 //! | | seeking |
 //! |---|---|
@@ -9,12 +9,12 @@
 //! | transfer | 150 MB/s |
 //! | flush | a turn (8.33 ms) |
 //!
-//! A seek to a random place is 8.5 ms by that curve (the mean of sqrt(distance) is 8 / 15), what data sheets of such disks say.
+//! By this curve a seek to a random place takes 8.5 ms (the mean of sqrt(distance) is 8 / 15), as data sheets of such disks say.
 //!
 //! Flash is the model that the file-space managers run on ([`Flash`]: eight channels, pages of 4 KiB, erase blocks of 2 MiB, the
-//! emptiest is cleaned first), with `IN_FLIGHT` operations in flight: the next one goes in as soon as one is done. A flush waits
-//! for all of them. The device is as large as the store, all of it is offered to the store, and nothing is trimmed, so that what it
-//! has to move is what the layout makes it move.
+//! emptiest is cleaned first), with `IN_FLIGHT` operations in flight: the next one enters as soon as one is done. A flush waits
+//! for all of them. The device is as large as the store, the store uses all of it, and nothing is trimmed, so the pages that flash
+//! has to move depend on the layout alone.
 //!
 //! Not known here: what is stored.
 
@@ -30,33 +30,33 @@ const SEEK_S_MIN: f64 = 0.001;
 const SEEK_S_SPAN: f64 = 0.014;
 const TURN_S: f64 = 60.0 / 7_200.0;
 const DISK_BYTES_PER_S: f64 = 150e6;
-/// Operations that flash is given at a time: as many as SATA queues.
+/// Most flash operations in flight: the depth of a SATA queue.
 const IN_FLIGHT: usize = 32;
 const FLASH_FLUSH_US: f64 = 100.0;
 
-/// What a device did.
+/// Counts of a device's operations, and their time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Deeds {
     /// Operations that read.
     pub reads: u64,
-    /// Bytes of those.
+    /// Bytes read.
     pub read_bytes: u64,
     /// Operations that wrote.
     pub writes: u64,
-    /// Bytes of those.
+    /// Bytes written.
     pub write_bytes: u64,
     /// Flushes.
     pub flushes: u64,
-    /// What a seeking disk would have been busy.
+    /// Busy time of a seeking disk.
     pub seeking_s: f64,
-    /// What flash would have been busy.
+    /// Busy time of flash.
     pub flash_s: f64,
-    /// Bytes that flash programmed: whole pages, and those it moved to empty erase blocks.
+    /// Bytes that flash programmed: whole pages, including those it moved out of erase blocks.
     pub flash_programmed_bytes: u64,
 }
 
 impl Deeds {
-    /// Since then.
+    /// The difference to an earlier state.
     pub fn since(&self, then: &Deeds) -> Deeds {
         Deeds {
             reads: self.reads - then.reads,
@@ -71,15 +71,15 @@ impl Deeds {
     }
 }
 
-/// Flash, kept busy.
+/// Flash with a queue of operations.
 #[derive(Debug)]
 struct Queued {
     flash: Flash,
-    /// When each operation in flight will be done; in order of going in.
+    /// When each operation in flight will be done; in no order.
     in_flight: VecDeque<f64>,
-    /// The next operation goes in no earlier.
+    /// The earliest time at which the next operation may enter.
     free_us: f64,
-    /// When all that went in will be done.
+    /// When all operations so far will be done.
     done_us: f64,
 }
 
@@ -128,7 +128,7 @@ impl Queued {
     }
 }
 
-/// Bytes in memory, and the time it would have taken.
+/// Bytes in memory, and the time that real devices would take.
 #[derive(Debug)]
 pub struct Device {
     bytes: Vec<u8>,
@@ -138,7 +138,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// Full of zeros.
+    /// A device full of zeros.
     pub fn new(bytes: u64) -> Device {
         let size = usize::try_from(bytes).unwrap_or(usize::MAX);
         Device {
@@ -149,12 +149,12 @@ impl Device {
         }
     }
 
-    /// So far.
+    /// The counts so far.
     pub fn deeds(&self) -> &Deeds {
         &self.deeds
     }
 
-    /// The bytes there. They must lie within the device (asserted), as in [`Device::write`].
+    /// The bytes at `offset`. They must lie within the device (asserted), as in [`Device::write`].
     pub fn read(&mut self, offset: u64, len: usize) -> Bytes {
         let from = offset as usize;
         assert!(
@@ -167,7 +167,7 @@ impl Device {
         Bytes::copy_from_slice(&self.bytes[from..from + len])
     }
 
-    /// Writes.
+    /// Writes at `offset`.
     pub fn write(&mut self, offset: u64, data: &[u8]) {
         let from = offset as usize;
         assert!(
@@ -180,7 +180,7 @@ impl Device {
         self.bytes[from..from + data.len()].copy_from_slice(data);
     }
 
-    /// Makes durable.
+    /// Counts a flush.
     pub fn flush(&mut self) {
         self.deeds.flushes += 1;
         self.deeds.seeking_s += TURN_S;
@@ -265,7 +265,7 @@ mod tests {
         device.write(0, &[1; 4096]);
         device.flush();
         let before = *device.deeds();
-        // All on one channel: the queue is full after 32, and the next waits for the first.
+        // All reads are on one channel: the queue is full after 32, and each further read waits for the first to finish.
         for _ in 0..40 {
             device.read(0, 4096);
         }

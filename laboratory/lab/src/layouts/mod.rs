@@ -1,8 +1,8 @@
-//! Which layout: the production store under streams, with one thing changed at a time.
+//! Layouts: the production store under streams, with one setting changed at a time.
 //!
-//! A [`Layout`] is a row of the store's own settings, behind a memory and a rule of admission as the proxy has them. The store itself runs (`store`, `extent`, `replacement`); only the
-//! device is a model ([`device`]). How full a store is kept is a setting of the ordered policies (their high watermark); with
-//! `second-chance` it follows from how far ahead of itself the hand clears.
+//! A [`Layout`] is a set of the store's own settings, with a memory cache and a rule of admission as in the proxy. The store itself runs
+//! (`store`, `extent`, `replacement`); only the device is a model ([`device`]). With ordered policies a setting says how full the store
+//! is kept (the high watermark); with `second-chance` this follows from how far ahead of itself the hand clears.
 //!
 //! Not known here: proxies, threads.
 //! Source: paper 002 Figures 6 and 8 (utilisation, locality buffers).
@@ -23,29 +23,29 @@ use crate::policies::RuleKind;
 pub use report::{page, table, tables};
 pub use run::{Findings, NEAR_BYTES, Sizes, run};
 
-/// Between high and low watermark.
+/// Distance between high and low watermark.
 const MARKS_APART_PERCENT: u8 = 2;
 
-/// Settings of a store and of its reader.
+/// Settings of a store, its memory cache and its reader.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
-    /// How room is made.
+    /// How the store makes room.
     pub replacement: Replacement,
-    /// What comes to the store.
+    /// The rule of admission to the store.
     pub rule: RuleKind,
-    /// What leaves the memory in front of it.
+    /// The policy of the memory cache in front.
     pub memory: MemoryKind,
     /// With an ordered policy: how full the store is kept.
     pub full_percent: u8,
-    /// Buffers that gather the records of a recent server each; 0: none.
+    /// Buffers that gather the records of one server each; 0: none.
     pub locality_buffers: usize,
-    /// Bytes gathered into a write.
+    /// Bytes of a cluster, which is one write.
     pub cluster_bytes: u32,
     /// Bytes of a chunk.
     pub chunk_bytes: u32,
-    /// Reads that are gathered and carried out in order of address; 0 and 1: none is.
+    /// Reads that are gathered and carried out in order of address; 0 and 1: reads do not wait.
     pub lazy_reads: usize,
-    /// A read brings at least so many bytes, and the surplus is kept for the next requests; 0: no surplus.
+    /// Least bytes of a read; the surplus is kept for the next requests. 0: no surplus.
     pub ahead_bytes: usize,
 }
 
@@ -119,7 +119,7 @@ impl Layout {
         }
     }
 
-    /// LRU from half full to 99 %, and around the defaults one thing after the other.
+    /// LRU from half full to 99 %, and the defaults with one setting changed at a time.
     pub fn usual() -> Vec<Layout> {
         let usual = Layout::default();
         let lru = Replacement::Ordered(PolicyKind::Lru);
@@ -151,7 +151,7 @@ impl Layout {
             full_percent: 97,
             ..usual.clone()
         });
-        // What comes to the store, and what memory keeps.
+        // Rules of admission, and policies of the memory cache.
         let ruled =
             ["second-hit", "tinylfu", "by-size"].map(|rule| format!("second-chance+{rule}"));
         let named = ruled.iter().map(String::as_str);
@@ -197,15 +197,15 @@ impl Layout {
     }
 }
 
-/// The text names no layout.
+/// The text is not a layout.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "\"{0}\" is no layout: use a value of store.replacement, with +second-hit, +tinylfu or +by-size (and /hit behind it) if not everything is to come to the store, and @gdsf or another policy if memory is not to be an LRU"
 )]
 pub struct UnknownLayout(String);
 
-/// A layout is written as the contenders of `policies` are: `second-chance`, `gdsf+second-hit`, `second-chance=10+by-size@gdsf`. An ordered
-/// policy keeps the store as full as it is by default.
+/// A layout is written as the contenders of `policies` are: `second-chance`, `gdsf+second-hit`, `second-chance=10+by-size@gdsf`. With an
+/// ordered policy the store is kept as full as by default.
 impl FromStr for Layout {
     type Err = UnknownLayout;
 
@@ -276,7 +276,7 @@ mod tests {
                 "{name}: {}",
                 found.written_per_stored()
             );
-            // A hit is one read; a sweep may read, too.
+            // A hit is one read; with reinsertion a sweep reads, too.
             let sweep_reads = layout.replacement.reinserted_percent().is_some();
             let most = if sweep_reads { 1.5 } else { 1.1 };
             assert!(
@@ -354,7 +354,7 @@ mod tests {
             store_bytes: 64 << 20,
             ..SIZES
         };
-        // Of nine requests the first three warm.
+        // The first three of nine requests are not counted.
         let row: Vec<_> = (0..9).map(|n| access(n % 2, 1_500_000)).collect();
         let found = run(&Layout::default(), &sizes, row.into_iter(), 9).unwrap();
         assert_eq!((found.store_hits, found.refused), (6, 0));

@@ -5,7 +5,7 @@ use page::{Axis, Page, Plot, Series, Table};
 use super::Findings;
 use crate::policies::stream_name;
 
-/// A figure of a layout.
+/// A quantity of a layout.
 type Measure = fn(&Findings) -> f64;
 
 /// A table for each stream.
@@ -15,7 +15,7 @@ pub fn tables(all: &[(String, Vec<Findings>)]) -> Vec<Table> {
         .collect()
 }
 
-/// A row a layout.
+/// A table with a row for each layout.
 pub fn table(stream: &str, rows: &[Findings]) -> Table {
     let columns = [
         "layout",
@@ -61,7 +61,7 @@ pub fn table(stream: &str, rows: &[Findings]) -> Table {
     table
 }
 
-/// Tables and plots.
+/// The page with tables and plots.
 pub fn page(all: &[(String, Vec<Findings>)]) -> Page {
     let mut page = Page::new("Layouts of the store");
     page.text(
@@ -116,7 +116,7 @@ pub fn page(all: &[(String, Vec<Findings>)]) -> Page {
                 .without_zero()
                 .showing(100.0);
             let y = Axis::linear(unit);
-            // Those that differ by points would be one line if they stood on 0.
+            // With an axis from 0, curves that differ by a few points would look like one line.
             let y = match name {
                 "hits" => y.without_zero(),
                 "written" => y.without_zero().showing(1.0),

@@ -1,16 +1,16 @@
 //! One layout under one stream: the production store, driven as the proxy drives it, over a device in memory.
 //!
 //! ```text
-//! Access --> memory --miss--> Store::look_up --on disk--> read, verify, and renew if its turn to go comes near
+//! Access --> memory --miss--> Store::look_up --on disk--> read, verify, and renew if the hand is near
 //!                                   \--absent--> rule --> Store::insert --> writes, background work --> device
 //! ```
 //!
-//! Every write is done at once, so nothing is ever behind. Time goes by with the requests, at a rate that is set; it decides which
+//! Every write is done at once, so no write is ever pending. Time advances with the requests, at a set rate; it decides which
 //! clusters close because they have waited, and when checkpoints are due. Lazy reads wait until there are `lazy_reads` of them
-//! and are then carried out in order of address; the store has each pinned meanwhile.
+//! and are then carried out in order of address; meanwhile the store keeps each record pinned.
 //!
 //! Bodies are slices of one pool, chosen by the object's number; the store computes and verifies checksums as always. An
-//! object above the store's fragment size is several records, all of which are wanted for a hit.
+//! object above the store's fragment size has several records; a hit needs all of them.
 //!
 //! Not known here: sockets, threads.
 //! Limits: the store is in memory.
@@ -34,13 +34,13 @@ use crate::policies::WARMING_PART;
 use crate::policies::memory::Memory;
 use crate::policies::rule::{Held, Rule};
 
-/// Bodies are slices of so many bytes.
+/// Size of the pool.
 const POOL_BYTES: usize = 4 << 20;
-/// About the bytes that the proxy stores beside a body: head and times.
+/// About the bytes that the proxy stores with a body: head and times.
 const META_BYTES: usize = 200;
 const KEY: [u8; 60] = *b"http://static.example.org/objects/0000000000000000/image.jpg";
 const KEY_DIGITS_AT: usize = 34;
-/// A read that begins so close to the end of the last one is near: the size of a locality buffer.
+/// A read counts as near if it begins within this distance of the end of the last one: the size of a locality buffer.
 pub const NEAR_BYTES: u64 = 64 << 10;
 /// Attempts to store a record while the next region is being made ready.
 const ATTEMPTS: usize = 4;
@@ -49,7 +49,7 @@ const UNIX_MS: u64 = 1_700_000_000_000;
 /// The result of a run.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Findings {
-    /// Which.
+    /// The name of the layout.
     pub layout: String,
     /// Requests that were counted.
     pub gets: u64,
@@ -57,35 +57,35 @@ pub struct Findings {
     pub memory_hits: u64,
     /// Answered by the store.
     pub store_hits: u64,
-    /// Bytes of all answers, and of those from memory or store.
+    /// Bytes of all answers.
     pub get_bytes: u64,
-    /// See `get_bytes`.
+    /// Bytes of answers from memory or store.
     pub hit_bytes: u64,
-    /// Of the memory hits, those that brought an object to the store.
+    /// Memory hits on which an object was offered to the store.
     pub admitted_from_memory: u64,
-    /// Records that the store took, and their bytes.
+    /// Records stored.
     pub inserts: u64,
-    /// See `inserts`; without padding.
+    /// Bytes of these records, without padding.
     pub insert_bytes: u64,
-    /// Writes of clusters, and their bytes.
+    /// Writes of clusters.
     pub cluster_writes: u64,
-    /// See `cluster_writes`.
+    /// Bytes of these writes.
     pub cluster_bytes: u64,
-    /// Bytes of the device between one read and the next, added up; writes in between are passed over.
+    /// Distance on the device between each read and the next, in sum; writes in between are ignored.
     pub read_way_bytes: u64,
-    /// Reads that begin no more than [`NEAR_BYTES`] from where the last one ended.
+    /// Reads that begin at most [`NEAR_BYTES`] from the end of the last one.
     pub near_reads: u64,
-    /// Bytes of the device's reads that no request asked for.
+    /// Bytes read for background work, not for a request.
     pub work_read_bytes: u64,
-    /// Records that were written again because they were in use.
+    /// Records written again because they were in use.
     pub renewed: u64,
-    /// Reads that brought another key's record: the index is compact, and may take two keys for one.
+    /// Reads that returned another key's record: the index is compact, and may confuse two keys.
     pub mistaken: u64,
-    /// Records that were not stored for want of room at that moment.
+    /// Records not stored because there was no room at that moment.
     pub refused: u64,
     /// The device's operations, background work included.
     pub device: Deeds,
-    /// Chunks in use or dead, of a hundred, at the end.
+    /// Percentage of chunks in use or dead, at the end.
     pub full_percent: f64,
     /// Free pieces at the end.
     pub free_pieces: u64,
@@ -96,68 +96,68 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Requests answered from memory or store, of a hundred.
+    /// Percentage of the requests answered from memory or store.
     pub fn document_percent(&self) -> f64 {
         100.0 * (self.memory_hits + self.store_hits) as f64 / self.gets.max(1) as f64
     }
 
-    /// Bytes answered from memory or store, of a hundred.
+    /// Percentage of the bytes answered from memory or store.
     pub fn byte_percent(&self) -> f64 {
         100.0 * self.hit_bytes as f64 / self.get_bytes.max(1) as f64
     }
 
-    /// Bytes of a write of a cluster.
+    /// Mean bytes of a cluster's write.
     pub fn write_bytes_mean(&self) -> f64 {
         self.cluster_bytes as f64 / self.cluster_writes.max(1) as f64
     }
 
-    /// All bytes written, for a byte stored.
+    /// Bytes written for each byte stored.
     pub fn written_per_stored(&self) -> f64 {
         self.device.write_bytes as f64 / self.insert_bytes.max(1) as f64
     }
 
-    /// Requests answered from memory, of a hundred.
+    /// Percentage of the requests answered from memory.
     pub fn memory_percent(&self) -> f64 {
         100.0 * self.memory_hits as f64 / self.gets.max(1) as f64
     }
 
-    /// All bytes written, for each byte asked for.
+    /// Bytes written for each byte requested.
     pub fn written_per_asked(&self) -> f64 {
         self.device.write_bytes as f64 / self.get_bytes.max(1) as f64
     }
 
-    /// All bytes read, for each byte asked for.
+    /// Bytes read for each byte requested.
     pub fn read_per_asked(&self) -> f64 {
         self.device.read_bytes as f64 / self.get_bytes.max(1) as f64
     }
 
-    /// Device reads for a hit in the store.
+    /// Device reads for each hit in the store.
     pub fn reads_per_hit(&self) -> f64 {
         self.device.reads as f64 / self.store_hits.max(1) as f64
     }
 
-    /// Reads that begin close to where the last one ended, of a hundred.
+    /// Percentage of the reads that begin close to the end of the last one.
     pub fn near_percent(&self) -> f64 {
         100.0 * self.near_reads as f64 / self.device.reads.max(1) as f64
     }
 
-    /// Requests a second that a seeking disk would carry.
+    /// Requests a second that a seeking disk would sustain.
     pub fn seeking_gets_per_s(&self) -> f64 {
         self.gets as f64 / self.device.seeking_s.max(1e-9)
     }
 
-    /// Requests a second that flash would carry.
+    /// Requests a second that flash would sustain.
     pub fn flash_gets_per_s(&self) -> f64 {
         self.gets as f64 / self.device.flash_s.max(1e-9)
     }
 
-    /// Bytes that flash programmed, for a byte written to it: pages written in part, and pages moved to empty erase blocks.
+    /// Bytes that flash programmed for each byte written to it, due to pages written in part and pages moved out of erase blocks.
     pub fn flash_write_amplification(&self) -> f64 {
         self.device.flash_programmed_bytes as f64 / self.device.write_bytes.max(1) as f64
     }
 }
 
-/// The records of a body: which, and how much of it is theirs.
+/// The records of a body: their numbers and lengths.
 fn parts(fragment_bytes: u32, size_bytes: u32) -> impl Iterator<Item = (u32, usize)> {
     let count = size_bytes.div_ceil(fragment_bytes).max(1);
     (0..count).map(move |part| {
@@ -166,19 +166,19 @@ fn parts(fragment_bytes: u32, size_bytes: u32) -> impl Iterator<Item = (u32, usi
     })
 }
 
-/// The sizes and the pace of a run.
+/// The sizes and the rate of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sizes {
-    /// Of the store's device.
+    /// Size of the store's device.
     pub store_bytes: u64,
-    /// Of the memory cache in front.
+    /// Size of the memory cache in front.
     pub memory_bytes: u64,
-    /// Requests a second, which is how time goes by.
+    /// Requests a second; time advances at this rate.
     pub rate: f64,
 }
 
 impl Default for Sizes {
-    /// An eighth of the method's sizes, which fits in memory.
+    /// An eighth of the method's default sizes, which fits in memory.
     fn default() -> Self {
         Sizes {
             store_bytes: 512 << 20,
@@ -194,19 +194,19 @@ struct Run {
     hasher: KeyHasher,
     memory: Memory,
     rule: Rule,
-    /// By object: its size, as it was last stored.
+    /// By object: its size when last stored.
     sizes: Vec<u32>,
     lazy: Vec<(Read, usize)>,
     lazy_reads: usize,
     ahead: Ahead,
-    /// Where the last read ended.
+    /// The end of the last read.
     read_to: u64,
     now_ms: u64,
     findings: Findings,
     insert_s: f64,
 }
 
-/// Runs a layout under `requests` requests. The first third is not counted.
+/// Runs a layout under `requests` requests; the first third is not counted.
 ///
 /// # Errors
 /// The store is too small to be laid out.
@@ -274,7 +274,7 @@ impl Run {
         if self.sizes.len() <= object as usize {
             self.sizes.resize(object as usize + 1, u32::MAX);
         }
-        // A newer version is another length, and the origin says so.
+        // A newer version has another length, which a validation at the origin would detect.
         let same = self.sizes[object as usize] == size_bytes;
         if self.memory.ask(object, size_bytes) {
             self.findings.memory_hits += 1;
@@ -290,7 +290,7 @@ impl Run {
             self.findings.hit_bytes += bytes;
             self.rule.hit(access);
         } else {
-            // Whether it is stored or not: what was there is an older version.
+            // The stored copy, if any, is an older version, whether or not the new one is stored.
             self.sizes[object as usize] = u32::MAX;
             if self.admits(access) {
                 self.put(access);
@@ -299,7 +299,7 @@ impl Run {
         self.memory.remember(object, size_bytes);
     }
 
-    /// Does what was missed go to the store? Asked as the proxy asks (`cache::Cache::admits`).
+    /// Whether a missed object goes to the store, decided as in the proxy (`cache::Cache::admits`).
     fn admits(&mut self, access: &Access) -> bool {
         let is_full = self.store.has_evicted();
         self.rule.admits(access, is_full, || {
@@ -323,20 +323,20 @@ impl Run {
             .collect()
     }
 
-    /// Is all of it there?
+    /// Whether the store holds all records of the object.
     fn contains(&self, object: u32, size_bytes: u32) -> bool {
         let hashes = self.hashes(object, size_bytes);
         hashes.iter().all(|&hash| self.store.contains(hash))
     }
 
-    /// Is all of it there? Then it is read.
+    /// Whether the store holds all records of the object; reads them, or queues lazy reads.
     fn has(&mut self, object: u32, size_bytes: u32) -> bool {
         if !self.contains(object, size_bytes) {
             return false;
         }
         for hash in self.hashes(object, size_bytes) {
             match self.store.look_up(hash) {
-                // Two keys that the index takes for one, or gone with a stretch that the part before it made room for.
+                // The index confused two keys, or evicted this record when it made room for an earlier part.
                 Lookup::Absent => return false,
                 Lookup::Buffered(_) => {}
                 Lookup::OnDisk(read) => {
@@ -347,7 +347,7 @@ impl Run {
                         if mistaken > 0 && self.lazy_reads == 1 {
                             return false;
                         }
-                        // Whether a lazy read was of a hit turns out later.
+                        // A lazy read was counted as a hit before it was carried out; correct the count.
                         self.findings.store_hits -= mistaken.min(self.findings.store_hits);
                     }
                 }
@@ -356,8 +356,8 @@ impl Run {
         true
     }
 
-    /// Carries out the reads that wait, in order of address; how many brought another key's record, for which the index had
-    /// taken it.
+    /// Carries out the waiting reads in order of address; returns how many returned another key's record, because the index confused
+    /// the keys.
     fn drain(&mut self) -> u64 {
         let mut mistaken = 0;
         let mut reads = std::mem::take(&mut self.lazy);
@@ -378,7 +378,7 @@ impl Run {
                 }
                 (Ok(_), _) => {}
                 (Err(Corrupt::Hash), _) => mistaken += 1,
-                // The device returns the bytes that were written, so this is a fault of the store or of this driver.
+                // The device returns the bytes that were written, so this is a bug of the store or of this driver.
                 (Err(e), _) => assert!(!may_serve, "a record that was read is not whole: {e}"),
             }
         }
@@ -417,7 +417,7 @@ impl Run {
                 fragment: None,
                 total: None,
                 began: self.store.sequence(),
-                // 0 stands for no server.
+                // The store takes 0 for no server.
                 server: u64::from(access.server) + 1,
             };
             if !self.insert(&record) {
@@ -439,7 +439,7 @@ impl Run {
             match inserted.outcome {
                 Outcome::Stored => return true,
                 Outcome::TooLarge | Outcome::Invalidated => return false,
-                // A lazy read may pin what is to be swept.
+                // A waiting lazy read may pin a record that has to be swept.
                 Outcome::NoSpace | Outcome::Paused | Outcome::Behind => {
                     let mistaken = self.drain();
                     self.findings.store_hits -= mistaken.min(self.findings.store_hits);
@@ -478,7 +478,7 @@ impl Run {
             };
             self.store.work_done(work.id, Ok(done), self.now_ms);
         }
-        // Each is followed by a pause, which is not waited for.
+        // In production each reinsertion is followed by a pause; here the clock skips it.
         let mut now_ms = self.now_ms;
         while let Some(read) = self.store.next_reinsertion(now_ms) {
             now_ms += 1;
