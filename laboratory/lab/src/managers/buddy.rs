@@ -1,9 +1,9 @@
-//! BUDDY: objects of about one size share a file of equal slots.
+//! BUDDY: objects of similar size share a file of equal slots.
 //!
-//! A file for one block of 512 bytes, one for two, and so on to the threshold; an object takes the first free slot of its file.
-//! So almost no file is ever made or removed, and an object is always one run of bytes.
+//! There is a file for objects of one block of 512 bytes, one for two blocks, and so on to the threshold. An object takes the first free
+//! slot of its file, so almost no file is ever made or removed, and an object is always one run of bytes.
 //!
-//! Not known here: where the files lie.   Limits: 2^32 slots a file; files never shrink.
+//! Not known here: where the file system puts the files.   Limits: 2^32 slots a file; files never shrink.
 //! Source: paper 002, section 3.3.
 
 use std::cmp::Reverse;
@@ -15,11 +15,11 @@ use super::{Manager, contradiction, piece, stored_bytes};
 use crate::disks::{Disk, FileId, HEADER_BYTES, ROOT};
 use crate::{DiskOp, DiskRequest};
 
-/// The paper's choice.
+/// The paper's threshold.
 //= paper 002 section 3.3   at 256 blocks, 128 KB, the time is almost the best (Figure 5)
 pub const THRESHOLD_BYTES: u32 = 128 << 10;
 
-/// Files of objects that have one of their own are numbered from here on by the object; those of slots below, by the size.
+/// Files of single objects have numbers from here on, by object; files of slots have lower numbers, by size.
 const ALONE: u32 = 1 << 20;
 
 /// 512-byte blocks of an object in stored form.
@@ -31,11 +31,11 @@ pub fn stored_slots(size_bytes: u32) -> u32 {
 struct SizeClass {
     made: bool,
     used: u32,
-    /// Freed slots; the lowest is the first free one.
+    /// Freed slots, lowest first.
     free: BinaryHeap<Reverse<u32>>,
 }
 
-/// Where an object is.
+/// The place of an object.
 #[derive(Debug, Clone, Copy)]
 enum Place {
     Slot(u32),
@@ -44,14 +44,14 @@ enum Place {
 
 /// The manager.
 pub struct Buddy {
-    /// By blocks a slot; the first is for none and stays empty.
+    /// By blocks a slot; index 0 is unused.
     classes: Vec<SizeClass>,
     objects: HashMap<u32, Place>,
     alone: u64,
 }
 
 impl Buddy {
-    /// No objects yet.
+    /// A manager without objects.
     pub fn new(threshold_bytes: u32) -> Buddy {
         let classes = threshold_bytes / SLOT_BYTES;
         assert!(classes < ALONE, "{classes} size classes");

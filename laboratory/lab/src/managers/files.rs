@@ -1,6 +1,6 @@
 //! SIMPLE, SQUID and MULTIPLE-DIRS: each object is a file.
 //!
-//! They differ in the directory alone. The file system does the rest: it finds room, keeps names over a crash, and takes its time.
+//! They differ in the directory alone. The file system does the rest: it allocates blocks and keeps names over a crash.
 //!
 //! Not known here: where the file system puts anything.   Limits: as many files and directories as it allows.
 //! Source: paper 002, section 3.3.
@@ -15,30 +15,30 @@ use crate::{DiskOp, DiskRequest};
 const SQUID_FIRST_LEVEL: u32 = 16;
 const SQUID_SECOND_LEVEL: u32 = 256;
 
-/// Which directory is next.
+/// The choice of directory for a new file.
 #[derive(Debug)]
 pub enum Tree {
-    /// The only one.
+    /// The only directory.
     Simple,
-    /// The next of 4096.
+    /// The next of 4096 directories.
     Squid {
-        /// Which one it is.
+        /// The number of the next directory.
         next: u32,
     },
-    /// The server's.
+    /// The directory of the object's server.
     Servers {
-        /// Those that there are, by server.
+        /// The directories that exist, by server.
         made: HashMap<u32, DirId>,
     },
 }
 
 impl Tree {
-    /// SQUID's, from the first directory on.
+    /// SQUID, starting with the first directory.
     pub fn squid() -> Tree {
         Tree::Squid { next: 0 }
     }
 
-    /// MULTIPLE-DIRS, with no server known.
+    /// MULTIPLE-DIRS, without directories.
     pub fn servers() -> Tree {
         Tree::Servers {
             made: HashMap::new(),
@@ -78,7 +78,7 @@ pub struct PerObject {
 }
 
 impl PerObject {
-    /// No objects yet.
+    /// A manager without objects.
     pub fn new(tree: Tree) -> PerObject {
         PerObject {
             tree,
@@ -111,7 +111,7 @@ impl Manager for PerObject {
     }
 
     fn handle(&mut self, request: DiskRequest, disk: &mut dyn Disk) -> io::Result<()> {
-        // The file's name and length say what the header of other managers does.
+        // The file's name and length replace the header of other managers.
         let body = piece(&request, HEADER_BYTES, request.size_bytes);
         match request.op {
             DiskOp::Write => {

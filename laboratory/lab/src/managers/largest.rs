@@ -1,6 +1,6 @@
-//! The room of UNIFIED: a cluster at a time from the front of the largest free piece, by the allocator of the production store
-//! (crate `extent`). Objects that arrive one after the other lie one after the other and go out as one write of a cluster; an
-//! object is one extent, so that a read is one read.
+//! Space allocation of UNIFIED: a cluster at a time from the front of the largest free piece, by the allocator of the production store
+//! (crate `extent`). Objects that arrive in sequence are adjacent and are written with one call per cluster; an
+//! object is one extent, so that it is read with one call.
 //!
 //! Not known here: the regions and records of the production store; see `layouts` for those.
 //! Limits: those of `extent`. When no piece is long enough the object is refused, and counted.
@@ -10,16 +10,16 @@ use extent::{Chunk, Chunks, Extent};
 
 use super::slots::Run;
 
-/// Room at the front of the largest free piece, a cluster at a time.
+/// Allocates from the front of the largest free piece, a cluster at a time.
 pub struct LargestPiece {
     space: extent::Unified,
     cluster: u32,
-    /// Cut from the largest piece and not yet given out.
+    /// The rest of the cluster cut last.
     open: Option<Extent>,
 }
 
 impl LargestPiece {
-    /// All free.
+    /// A space in which all slots are free.
     pub fn new(slots: u32, cluster: u32) -> LargestPiece {
         LargestPiece {
             space: extent::Unified::new_all_free(Chunks(slots)),
@@ -28,7 +28,7 @@ impl LargestPiece {
         }
     }
 
-    /// A run of that length; `None` if no piece is that long.
+    /// Allocates a run of this length; `None` if no piece is that long.
     pub fn take(&mut self, slots: u32) -> Option<Run> {
         let want = Chunks(slots);
         let open = match self.open.take() {
@@ -49,7 +49,7 @@ impl LargestPiece {
         })
     }
 
-    /// Gives a run back.
+    /// Frees a run.
     pub fn give_back(&mut self, run: Run) {
         self.space
             .free(Extent::new(Chunk(run.first), Chunks(run.slots)));

@@ -1,17 +1,17 @@
-//! Reads that wait for each other, so that the arm leaves the write stream once for many of them.
+//! Lazy reads: reads wait for each other, so that the arm leaves the write stream once for many of them.
 //!
-//! Not known here: objects.   Limits: the batch; no read waits beyond the deadline, but for requests to come by: there is no timer
-//! here, the next request looks at the clock.
+//! Not known here: objects.   Limits: the size of a batch. No read waits beyond the deadline while requests arrive; there is no timer,
+//! each request checks the clock.
 //! Source: paper 002, section 3.5 and its note 7.
 
 use std::io;
 
 use crate::disks::{Disk, FileId, Piece};
 
-/// A piece and where it lies.
+/// A piece and its place.
 pub type Read = (u64, Piece);
 
-/// Reads under way.
+/// The reads that wait.
 pub struct Batch {
     waiting: Vec<Read>,
     most: usize,
@@ -22,7 +22,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Up to `most` reads a batch; with 1 none waits.
+    /// Batches of up to `most` reads; with 1 no read waits.
     pub fn new(most: usize, deadline_us: u64) -> Batch {
         Batch {
             waiting: Vec::new(),
@@ -42,7 +42,7 @@ impl Batch {
         self.waiting.extend_from_slice(reads);
     }
 
-    /// Whether they must be carried out now.
+    /// Whether the batch must be carried out now.
     pub fn is_due(&mut self, now_us: u64) -> bool {
         let late = !self.waiting.is_empty() && now_us >= self.oldest_us + self.deadline_us;
         if late && self.waiting.len() < self.most {
@@ -51,12 +51,12 @@ impl Batch {
         late || self.waiting.len() >= self.most
     }
 
-    /// Whether one of them is of this object.
+    /// Whether a read of this object waits.
     pub fn has(&self, object: u32) -> bool {
         self.waiting.iter().any(|(_, piece)| piece.object == object)
     }
 
-    /// Carries them out, in the order of their places.
+    /// Carries out the reads, in order of place.
     pub fn run(&mut self, file: FileId, disk: &mut dyn Disk) -> io::Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -70,7 +70,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Batches so far, and how many of them the deadline ended.
+    /// The number of batches so far, and how many of them were ended by the deadline.
     pub fn counts(&self) -> (u64, u64) {
         (self.batches, self.late)
     }

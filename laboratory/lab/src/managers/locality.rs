@@ -1,9 +1,9 @@
 //! Locality buffers: objects of one server are gathered and written together.
 //!
-//! Not known here: where they are written.   Limits: the number and size of the buffers are settings; an object larger than a buffer
+//! Not known here: where objects are written.   Limits: the number and size of the buffers are settings; an object larger than a buffer
 //! is written alone.
-//! Source: paper 002, section 3.6. The paper does not say which buffer is the victim, nor how large they are: the least recently
-//! used one goes, and the size is a setting.
+//! Source: paper 002, section 3.6. The paper does not say which buffer is the victim, nor how large buffers are: here the least recently
+//! used one is the victim, and the size is a setting.
 
 use crate::DiskRequest;
 
@@ -26,7 +26,7 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Up to `most` of them, none in use. Sizes of objects are rounded up to multiples of `round_up` bytes.
+    /// Up to `most` buffers, none in use yet. Sizes of objects are rounded up to multiples of `round_up` bytes.
     pub fn new(most: usize, bytes_max: u32, round_up: u32) -> Buffers {
         Buffers {
             buffers: Vec::new(),
@@ -37,7 +37,7 @@ impl Buffers {
         }
     }
 
-    /// Whether the object waits here.
+    /// Whether the object is in a buffer.
     pub fn has(&self, request: &DiskRequest) -> bool {
         self.of(request.server).is_some_and(|at| {
             self.buffers[at]
@@ -47,7 +47,7 @@ impl Buffers {
         })
     }
 
-    /// Removes an object that waits here; `false` if it does not.
+    /// Removes an object from its buffer; `false` if it is in none.
     pub fn remove(&mut self, request: &DiskRequest) -> bool {
         let Some(at) = self.of(request.server) else {
             return false;
@@ -99,7 +99,7 @@ impl Buffers {
         out
     }
 
-    /// Everything that waits.
+    /// Removes and returns all objects.
     pub fn drain(&mut self) -> Vec<DiskRequest> {
         (0..self.buffers.len())
             .flat_map(|at| self.empty(at))

@@ -1,4 +1,4 @@
-//! File-space managers: where an object's bytes go.
+//! File-space managers: they decide where an object's bytes are stored.
 //!
 //! | name | module | one line |
 //! |---|---|---|
@@ -6,15 +6,15 @@
 //! | SQUID | `files` | a file an object, in 16 x 256 directories, round robin |
 //! | MULTIPLE-DIRS | `files` | a file an object, a directory a server |
 //! | BUDDY | `buddy` | slots of equal size in a file for each size; large objects alone |
-//! | STREAM | `stream` | one file, written in a circle, over whatever is free |
-//! | STREAM-PACKETIZER | `stream` | the same, through a buffer of one page |
-//! | LAZY-READS | `stream`, `lazy` | reads wait for each other, ten at a time |
-//! | LAZY-READS-LOC | `stream`, `locality` | and objects of one server are written together |
+//! | STREAM | `stream` | one file, written in a circle into free slots |
+//! | STREAM-PACKETIZER | `stream` | STREAM, through a buffer of one page |
+//! | LAZY-READS | `stream`, `lazy` | STREAM-PACKETIZER with reads in batches of ten |
+//! | LAZY-READS-LOC | `stream`, `locality` | LAZY-READS with objects of one server written together |
 //! | UNIFIED | `stream`, `largest` | one file, whole extents cut from the largest free piece |
 //!
-//! A manager takes requests and calls a [`Disk`]; it keeps in memory where each object is. After a crash the first three find their
+//! A manager takes requests and calls a [`Disk`]; it keeps each object's place in memory. After a crash the first three find their
 //! objects by the names of the files. The others store number, server and size before each object's body
-//! ([`crate::disks::HEADER_BYTES`]), so that a scan finds them.
+//! ([`crate::disks::HEADER_BYTES`]), so that a scan finds the objects.
 //!
 //! The layouts of the production store are not here: `layouts` runs the store itself.
 //!
@@ -41,50 +41,50 @@ pub use buddy::{THRESHOLD_BYTES, stored_slots as buddy_slots};
 pub use slots::SLOT_BYTES;
 pub use stream::PAGE_BYTES;
 
-/// Puts objects on a disk, finds them there, removes them.
+/// Stores objects on a disk, reads and removes them.
 pub trait Manager {
     /// Makes directories and files of full size, before the first request.
     fn prepare(&mut self, disk: &mut dyn Disk) -> io::Result<()>;
 
-    /// Carries a request out, or keeps it for later. A read or delete names an object that was written and not deleted since.
+    /// Carries out a request, or defers it. A read or delete must name an object that was written and not deleted since.
     fn handle(&mut self, request: DiskRequest, disk: &mut dyn Disk) -> io::Result<()>;
 
-    /// Carries out every request that was kept for later.
+    /// Carries out all deferred requests.
     fn finish(&mut self, disk: &mut dyn Disk) -> io::Result<()>;
 
-    /// Counts that are special to this manager, by name.
+    /// Counts that only this manager has, by name.
     fn figures(&self) -> Vec<(&'static str, f64)> {
         Vec::new()
     }
 }
 
-/// Which manager.
+/// The kind of a manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// A file an object in one directory.
+    /// A file for each object, all in one directory.
     Simple,
-    /// A file an object in 4096 directories, in turn.
+    /// A file for each object, in 4096 directories in turn.
     Squid,
-    /// A file an object, a directory a server.
+    /// A file for each object, in a directory for each server.
     MultipleDirs,
-    /// Slots of one size in a file each.
+    /// A file of equal slots for each size.
     Buddy,
     /// One file, written in a circle.
     Stream,
-    /// Through a page-sized buffer.
+    /// STREAM with a page-sized buffer.
     StreamPacketizer,
-    /// With reads in batches.
+    /// STREAM-PACKETIZER with reads in batches.
     LazyReads,
-    /// STREAM-PACKETIZER with locality buffers and reads at once: a column of Table 1.
+    /// STREAM-PACKETIZER with locality buffers and without batches: a column of Table 1.
     StreamLoc,
-    /// With reads in batches and locality buffers.
+    /// STREAM-PACKETIZER with reads in batches and locality buffers.
     LazyReadsLoc,
     /// Extents from the largest free piece.
     Unified,
 }
 
 impl Kind {
-    /// All of them, in the paper's order.
+    /// All managers, in the paper's order.
     pub const ALL: [Kind; 10] = [
         Kind::Simple,
         Kind::Squid,
@@ -114,14 +114,14 @@ impl Kind {
         }
     }
 
-    /// The manager of that name, in any case of letters.
+    /// The manager of this name; case is ignored.
     pub fn parse(name: &str) -> Option<Kind> {
         Kind::ALL
             .into_iter()
             .find(|kind| kind.name().eq_ignore_ascii_case(name))
     }
 
-    /// Whether all objects lie in one file of a size fixed beforehand, so that it may be a device.
+    /// Whether all objects are in one file of fixed size, which may be a device.
     pub fn is_one_file(self) -> bool {
         self >= Kind::Stream
     }
@@ -133,22 +133,22 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A manager's settings; each manager looks at those it has.
+/// The settings of all managers; each manager uses its own.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// BUDDY: larger objects get a file of their own. At least a slot (512).
+    /// BUDDY: objects larger than this get a file of their own. At least a slot (512).
     pub threshold_bytes: u32,
-    /// The file of STREAM, those below it, and UNIFIED.
+    /// Size of the file of STREAM, its variants, and UNIFIED.
     pub file_bytes: u64,
-    /// Reads that wait for each other; 1 to 1000.
+    /// Reads in a batch; 1 to 1000.
     pub batch: usize,
-    /// No read waits longer.
+    /// Longest wait of a read.
     pub deadline_us: u64,
-    /// Servers whose objects are gathered at a time; 1 to 10,000.
+    /// Number of locality buffers; 1 to 10,000.
     pub locality_buffers: usize,
-    /// A locality buffer is written when it holds so many bytes; a page at least.
+    /// A locality buffer is written when it holds this many bytes; at least a page.
     pub locality_bytes: u32,
-    /// UNIFIED: bytes that are cut from the largest piece at a time and written with one call.
+    /// UNIFIED: bytes cut from the largest piece at a time and written with one call.
     pub cluster_bytes: u32,
 }
 
@@ -201,7 +201,7 @@ pub fn make(kind: Kind, settings: &Settings) -> Box<dyn Manager> {
     }
 }
 
-/// An object with its header.
+/// Bytes of an object with its header.
 fn stored_bytes(size_bytes: u32) -> u32 {
     size_bytes.saturating_add(HEADER_BYTES)
 }
@@ -217,7 +217,7 @@ fn piece(request: &DiskRequest, from_byte: u32, bytes: u32) -> Piece {
     }
 }
 
-/// A request for an object that is not there, or a write of one that is: the requests contradict themselves.
+/// The error for a request for an unknown object, or a write of a known one: the requests contradict each other.
 fn contradiction(what: &str, object: u32) -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidInput,

@@ -1,4 +1,4 @@
-//! The slots of one long file: which are free, and the free run that comes next.
+//! The slots of one long file: free and used ones, and the next free run.
 //!
 //! Not known here: objects.   Limits: 2^32 - 1 slots.
 //! Source: paper 002, section 3.4 (slots of 512 bytes, written in a circle).
@@ -6,39 +6,39 @@
 /// Bytes of a slot.
 pub const SLOT_BYTES: u32 = 512;
 
-/// Neighbouring slots.
+/// Adjacent slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
-    /// The first.
+    /// The first slot.
     pub first: u32,
-    /// How many, at least one.
+    /// The number of slots, at least one.
     pub slots: u32,
 }
 
 impl Run {
-    /// Where it begins in the file.
+    /// The first byte in the file.
     pub fn byte(self) -> u64 {
         u64::from(self.first) * u64::from(SLOT_BYTES)
     }
 
-    /// Its length.
+    /// The length in bytes.
     pub fn bytes(self) -> u32 {
         self.slots * SLOT_BYTES
     }
 }
 
-/// All slots, a bit each: set if used.
+/// All slots as bits: set if used.
 #[derive(Debug)]
 pub struct Slots {
     used: Vec<u64>,
     total: u32,
     free: u32,
-    /// Where the next write goes on.
+    /// Where the search for the next run begins.
     at: u32,
 }
 
 impl Slots {
-    /// So many free slots.
+    /// `total` free slots.
     pub fn new(total: u32) -> Slots {
         Slots {
             used: vec![0; (total as usize).div_ceil(64)],
@@ -48,13 +48,13 @@ impl Slots {
         }
     }
 
-    /// How many are free.
+    /// The number of free slots.
     pub fn free(&self) -> u32 {
         self.free
     }
 
-    /// Takes the free run at or behind the place where the last one ended, at most `most` slots of it. From the end it goes on at
-    /// the beginning. `None` if nothing is free.
+    /// Allocates up to `most` slots of the first free run at or behind the end of the last one. Continues at the beginning after the last
+    /// slot. `None` if no slot is free.
     pub fn take(&mut self, most: u32) -> Option<Run> {
         if self.free == 0 {
             return None;
@@ -75,7 +75,7 @@ impl Slots {
         Some(run)
     }
 
-    /// Gives a run back; all of it must be in use.
+    /// Frees a run; all of it must be in use.
     pub fn give_back(&mut self, run: Run) {
         let end = run.first + run.slots;
         let free = self.next(run.first, end, false);

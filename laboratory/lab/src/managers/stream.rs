@@ -1,17 +1,17 @@
-//! STREAM and its relatives: all objects in one file, written where the last one ended.
+//! STREAM and its variants: all objects in one file, each written behind the last one.
 //!
-//! An object goes through up to three stages, each of which may be left out:
+//! An object goes through up to three stages, each of which is optional:
 //!
 //! ```text
 //! write -> locality buffers -> place (circle, or largest piece) -> packetizer -> disk
 //! read  -> locality buffers -> packetizer -> batch of lazy reads --------------> disk
 //! ```
 //!
-//! The second stage gives an object its place. Until its bytes are on the disk, a read takes them from the buffer that holds them. A
+//! The second stage decides the object's place. Until its bytes are on disk, a read takes them from the buffer that holds them. A
 //! waiting read is carried out before the place of its object is given to another.
 //!
-//! Not known here: servers (but for `locality`), how the disk carries out a write.
-//! Limits: a file of 2^32 slots; an object that finds no room is an error with the circle, and refused with the largest piece.
+//! Not known here: servers (except in `locality`), how the disk carries out a write.
+//! Limits: a file of 2^32 slots; an object that does not fit is an error with the circle, and refused with the largest piece.
 //! Source: paper 002, sections 3.4 to 3.6.
 
 use std::collections::HashMap;
@@ -36,7 +36,7 @@ const FILE: FileId = FileId {
 /// The stages between a request and the file.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
-    /// Writes go through a buffer.
+    /// Writes go through a buffer (packetizer).
     pub packetizer: bool,
     /// Reads wait for each other.
     pub lazy: bool,
@@ -44,7 +44,7 @@ pub struct Options {
     pub locality: bool,
 }
 
-/// Where room is found.
+/// The allocation of places.
 enum Space {
     /// Behind the last write, in a circle; an object may lie in several runs.
     Circle(Slots),
@@ -79,7 +79,7 @@ impl Space {
     }
 }
 
-/// Writes that follow each other are one call, up to the next boundary of the window.
+/// Joins adjacent writes to one call, up to the next boundary of the window.
 struct Packetizer {
     window_bytes: u64,
     at: u64,
@@ -88,7 +88,7 @@ struct Packetizer {
 }
 
 impl Packetizer {
-    /// Empty; the window is in bytes.
+    /// An empty packetizer; the window is in bytes.
     fn new(window_bytes: u32) -> Packetizer {
         Packetizer {
             window_bytes: u64::from(window_bytes),
@@ -98,7 +98,7 @@ impl Packetizer {
         }
     }
 
-    /// Takes a piece that is to lie at `at`.
+    /// Adds a piece whose place is `at`.
     //= paper 002 section 3.4   one page long, aligned; sent when full, or when the next write does not follow
     fn add(&mut self, mut at: u64, mut rest: Piece, disk: &mut dyn Disk) -> io::Result<()> {
         if at != self.end {
@@ -132,7 +132,7 @@ impl Packetizer {
         Ok(())
     }
 
-    /// How many bytes of `[at, at + bytes)` are on the disk, counted from the front. The rest is in the buffer.
+    /// How many bytes at the front of `[at, at + bytes)` are on disk. The rest is in the buffer.
     fn sent_of(&self, at: u64, bytes: u32) -> u32 {
         let end = at + u64::from(bytes);
         if self.pieces.is_empty() || end <= self.at || self.end <= at {
@@ -163,7 +163,7 @@ pub struct Stream {
     placed: u64,
 }
 
-/// Almost every object lies in one run.
+/// The place of an object: almost always one run.
 enum Runs {
     One(Run),
     More(Vec<Run>),
@@ -179,7 +179,7 @@ impl Runs {
 }
 
 impl Stream {
-    /// The paper's: a circle of slots.
+    /// The paper's manager: a circle of slots.
     pub fn new(settings: &Settings, options: Options) -> Stream {
         let space = Space::Circle(Slots::new(slots(settings)));
         Stream::over(space, settings, options, PAGE_BYTES)
@@ -196,7 +196,7 @@ impl Stream {
         Stream::over(Space::Largest(space), settings, options, cluster)
     }
 
-    /// Over any space; writes are gathered up to boundaries of `window_bytes`.
+    /// A manager over any space; writes are gathered up to boundaries of `window_bytes`.
     fn over(space: Space, settings: &Settings, options: Options, window_bytes: u32) -> Stream {
         Stream {
             file_bytes: settings.file_bytes,
@@ -313,7 +313,7 @@ impl Stream {
         Ok(())
     }
 
-    /// An object that was refused may still be read or deleted; then there is nothing to do.
+    /// The result for an object without a place: nothing to do if objects were refused, since those may still be read or deleted; else an error.
     fn missing(&self, object: u32) -> io::Result<()> {
         if self.refused > 0 {
             return Ok(());

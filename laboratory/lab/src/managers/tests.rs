@@ -1,4 +1,4 @@
-//! Every manager under the same random requests: what is read is what was written.
+//! Every manager under the same random requests: reads return the written bytes.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::disks::checked::Checked;
 use crate::{DiskOp, DiskRequest};
 
-/// A small deterministic source of chance.
+/// A small deterministic random number generator.
 struct Chance(u64);
 
 impl Chance {
@@ -19,7 +19,7 @@ impl Chance {
     }
 }
 
-/// Writes, reads and deletes that make sense, up to `live_max` bytes alive.
+/// Consistent writes, reads and deletes, with up to `live_max` bytes alive.
 fn requests(count: usize, live_max: u64, seed: u64) -> Vec<DiskRequest> {
     let mut chance = Chance(seed);
     let mut live: Vec<DiskRequest> = Vec::new();
@@ -126,7 +126,7 @@ fn after_deleting_everything_the_file_is_free() {
         op: DiskOp::Delete,
         ..r
     }));
-    // As large as the file: only if all of it is free again is there room.
+    // An object as large as the file: it fits only if the whole file is free again.
     requests.push(one(DiskOp::Write, 1_000_000, 0, (6 << 20) - HEADER_BYTES));
     for kind in [Kind::Stream, Kind::LazyReadsLoc, Kind::Unified] {
         let (_, figures) = run(kind, &requests, &settings(6 << 20));
@@ -178,7 +178,7 @@ fn the_packetizer_writes_whole_pages() {
             .all(|&(at, bytes)| at % 8192 == 0 && bytes == 8192)
     );
     assert!(last.1 < 8192);
-    // What is still in the packetizer is read from there.
+    // A read of an object in the packetizer is answered from there.
     let mut requests = writes[..1].to_vec();
     requests.push(one(DiskOp::Read, 0, 0, 3000));
     assert_eq!(
@@ -226,7 +226,7 @@ fn an_object_deleted_while_its_read_waits_is_read_first() {
 
 #[test]
 fn locality_buffers_put_a_servers_objects_side_by_side() {
-    // Two servers in turn; then all of one server's are read.
+    // Writes for two servers in turn; then reads of all objects of one of them.
     let mut requests: Vec<DiskRequest> = (0..16)
         .map(|n| one(DiskOp::Write, n, n % 2, 4000))
         .collect();
