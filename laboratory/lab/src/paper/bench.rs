@@ -1,7 +1,7 @@
-//! The bench that experiments are made on: workloads made once, runs made once, side by side, with somebody watching.
+//! The bench for experiments: makes each workload once and each run once, in parallel, and reports progress.
 //!
 //! Not known here: which experiments there are.
-//! Limits: workloads stay where `requests` keeps them; as many runs at a time as there are processors.
+//! Limits: workloads are kept as in `requests`; as many runs at a time as there are processors.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,24 +15,24 @@ use super::source::{Caches, Source, StreamKey};
 use super::workload::{Counts, Workload};
 use crate::generate::DecLike;
 
-/// Written with each kept run; to be raised when a model or a manager changes what comes out.
+/// Part of each kept run's key; raise it when a change of a model or manager changes results.
 const MODELS_VERSION: u32 = 4;
 
-/// Which requests. Sizes are the paper's; a bench's scale makes them smaller, and a trace makes them its own.
+/// The requests of an experiment. Sizes are the paper's; a bench's scale reduces them, and a trace replaces them by its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Load {
     /// The disk cache.
     pub disk_bytes: u64,
     /// The memory cache.
     pub memory_bytes: u64,
-    /// How far it goes.
+    /// Where the requests end.
     pub until: Until,
-    /// Of which stream.
+    /// The stream.
     pub stream: StreamKey,
 }
 
 impl Load {
-    /// The paper's: memory of 512 MB.
+    /// A load with the paper's memory of 512 MB.
     pub fn paper(disk_bytes: u64, until: Until) -> Load {
         Load {
             disk_bytes,
@@ -43,17 +43,17 @@ impl Load {
     }
 }
 
-/// Somebody who watches. Calls come from several threads.
+/// Receives progress. Calls come from several threads.
 pub trait Watch: Sync {
-    /// Something begins, of so many disk requests altogether.
+    /// Work begins, of this many disk requests in all.
     fn begin(&self, what: &str, requests: u64);
-    /// So many more are done. `false`: stop.
+    /// This many further requests are done. `false`: stop.
     fn more(&self, requests: u64) -> bool;
-    /// It is over.
+    /// The work is over.
     fn end(&self);
 }
 
-/// Nobody.
+/// Ignores all progress.
 pub struct Nobody;
 
 impl Watch for Nobody {
@@ -66,21 +66,21 @@ impl Watch for Nobody {
 
 /// The bench.
 pub struct Bench<'a> {
-    /// 1 for the paper's sizes or the whole of a trace, less for a quick look: requests and caches shrink alike.
+    /// 1 for the paper's sizes or the whole of a trace, less for a quick look: requests and caches shrink in proportion.
     pub scale: f64,
     /// The stream.
     pub source: Source,
     /// The disk.
     pub model: Model,
-    /// Runs that are done.
+    /// The finished runs.
     pub keep: Arc<Keep>,
-    /// Who watches.
+    /// Receives progress.
     pub watch: &'a dyn Watch,
     loads: Mutex<BTreeMap<Load, Arc<Workload>>>,
 }
 
 impl<'a> Bench<'a> {
-    /// A bench for the fitted stream, with nothing done.
+    /// A bench for the fitted stream, without runs.
     pub fn new(
         scale: f64,
         seed: u64,
@@ -91,7 +91,7 @@ impl<'a> Bench<'a> {
         Bench::on(Source::Fitted { seed }, scale, model, keep, watch)
     }
 
-    /// A bench for any stream, with nothing done.
+    /// A bench for any stream, without runs.
     pub fn on(
         source: Source,
         scale: f64,
@@ -109,7 +109,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Caches of the paper's main experiment, as they are for this bench's stream, at its scale.
+    /// The caches of the paper's main experiment, adapted to this bench's stream and scale.
     pub fn caches(&self) -> Caches {
         let load = self.scaled(Load::paper(printed::DISK_BYTES, Until::Gets(0)));
         Caches {
@@ -118,10 +118,10 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// A load of the paper as it is for this bench's stream, at its scale. On a trace sizes and lengths keep their proportion: of the
-    /// caches to the trace's own, of requests to the million that the paper's main experiment has.
+    /// Adapts a load of the paper to this bench's stream and scale. On a trace sizes and lengths keep their proportion: sizes relative to the
+    /// trace's own caches, lengths relative to the million requests of the paper's main experiment.
     pub fn scaled(&self, load: Load) -> Load {
-        // Of disk, memory, disk requests, gets; as long as the trace is, if the paper's is no shorter.
+        // Factors for disk, memory, disk requests and gets; the whole trace if the paper's load is no shorter.
         let (disk, memory, requests, gets) = match &self.source {
             Source::Fitted { .. } => (1.0, 1.0, 1.0, 1.0),
             Source::Trace(trace) => (
@@ -165,7 +165,7 @@ impl<'a> Bench<'a> {
         self.source.workload(caches, load.until, seed, keep)
     }
 
-    /// The requests of a load, as it says.
+    /// The requests of a load, without scaling.
     pub fn exactly(&self, load: Load) -> io::Result<Arc<Workload>> {
         let find = |loads: &BTreeMap<Load, Arc<Workload>>| loads.get(&load).cloned();
         if let Some(made) = find(&self.loads.lock().unwrap_or_else(PoisonError::into_inner)) {
@@ -177,16 +177,16 @@ impl<'a> Bench<'a> {
         Ok(made)
     }
 
-    /// Runs jobs over a load of this bench's scale; what was done before is not done again.
+    /// Runs jobs over a load at this bench's scale; a finished run is not repeated.
     pub fn run(&self, what: &str, load: Load, jobs: &[Job]) -> io::Result<Vec<Outcome>> {
         let load = self.scaled(load);
         let jobs: Vec<(Load, Job)> = jobs.iter().map(|job| (load, job.clone())).collect();
         self.run_all(what, &jobs)
     }
 
-    /// Runs jobs, each over its load as it is.
+    /// Runs jobs, each over its load without scaling.
     pub fn run_all(&self, what: &str, jobs: &[(Load, Job)]) -> io::Result<Vec<Outcome>> {
-        // Another default of the fitted stream is another stream.
+        // The key has the defaults of the fitted stream: other defaults make another stream.
         let fitted = DecLike::default();
         let key = |(load, job): &(Load, Job)| match load.stream {
             StreamKey::Fitted(_) => format!("{MODELS_VERSION} {fitted:?} {load:?} {job:?}"),

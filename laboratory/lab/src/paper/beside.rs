@@ -1,7 +1,7 @@
-//! Several runs of `lab real` side by side: does the paper's order hold on other disks?
+//! Several runs of `lab real` side by side: does the paper's order of managers hold on other disks?
 //!
-//! Disks differ by orders of magnitude, so each is measured by its own SQUID: a manager's disk requests a second over SQUID's on the same
-//! disk. A line that falls between two managers is a place where that disk has turned the paper's order round.
+//! Disks differ by orders of magnitude, so each is measured relative to its own SQUID: a manager's disk requests a second over SQUID's on
+//! the same disk. Where a line falls between two managers, that disk reverses the paper's order.
 //!
 //! Not known here: how the runs were made; they come from the reports that `lab real --json` wrote.
 //! Limits: managers that all runs have.   Source: paper 002, Table 2.
@@ -11,7 +11,7 @@ use super::real::UNIT;
 use super::report::{Curve, Curves, Report, Rows, Scale, Section};
 use crate::managers::Kind;
 
-/// By what all are measured.
+/// The manager to which all others are compared.
 const BASE: Kind = Kind::Squid;
 
 /// A disk: its name, and disk requests a second by manager.
@@ -27,7 +27,7 @@ impl Disk {
     }
 }
 
-/// Joins runs; each is called by its name. Fails where one of them is no report of `lab real`, or lacks SQUID.
+/// Joins runs, each with its name. Fails if one of them is no report of `lab real`, or lacks SQUID.
 pub fn beside(runs: &[(String, Report)]) -> Result<Report, String> {
     let mut disks = vec![Disk {
         name: "paper".to_owned(),
@@ -58,7 +58,7 @@ pub fn beside(runs: &[(String, Report)]) -> Result<Report, String> {
             BASE.name()
         ));
     }
-    // The paper does not have all of ours; everybody else must.
+    // The paper may lack a manager of ours; all other disks must have it.
     let managers: Vec<&str> = Kind::ALL
         .iter()
         .map(|kind| kind.name())

@@ -1,14 +1,14 @@
 //! The paper's claims, and which of them hold on which stream.
 //!
-//! Claims stand for: 1 Figure 2; 2 and 3 Figure 4; 4 and 5 Figure 5; 6 to 8 Figure 6; 9 and 15 Table 2; 10 to 12 Table 1; 13 and 14 Figure 8,
-//! at every utilisation that is run. Where the paper has words in place of a figure ("fast", "almost", "comparable") the bound is ours.
+//! Claims are from: 1 Figure 2; 2 and 3 Figure 4; 4 and 5 Figure 5; 6 to 8 Figure 6; 9 and 15 Table 2; 10 to 12 Table 1; 13 and 14 Figure 8,
+//! at every utilisation that is run. Where the paper has words instead of a figure ("fast", "almost", "comparable") the bound is ours.
 //!
 //! Rules, the same for all streams: a *gain* is a ratio of rates, less one; it holds if it is at least `GAIN_SHARE` of the paper's.
-//! Two are *alike* if neither is more than `ALIKE` times as fast. An *order* holds if no pair of neighbours is turned round. Rates
+//! Two managers are *alike* if neither is more than `ALIKE` times as fast. An *order* holds if no pair of neighbours is reversed. Rates
 //! are disk requests a second, so that a claim compares two managers under the same requests. Where a claim fails, the reason is given
 //! in figures of the runs themselves.
 //!
-//! Not known here: how anything is run; `tables` and `figures` do it, and nothing is run twice.
+//! Not known here: how to run experiments; `tables` and `figures` do that, and run each only once.
 //! Source: paper 002, sections 3.2 to 3.6.
 
 use std::io;
@@ -22,25 +22,25 @@ use super::tables::{self, figure_4, million};
 use super::workload::Counts;
 use crate::disks::machine::Machine;
 
-/// Of the paper's gain.
+/// The share of the paper's gain that is enough.
 const GAIN_SHARE: f64 = 0.75;
 const ALIKE: f64 = 1.25;
 /// BUDDY's time at 128 KB over its best one: "almost".
 const ALMOST: f64 = 1.05;
-/// Below this utilisation the paper says what streams gain.
+/// The paper states the gain of streams below this utilisation.
 const ROOMY: f64 = 0.71;
 const FULL: f64 = 0.95;
-/// Where the paper has locality buffers at their best.
+/// Utilisation at which the paper finds the largest gain of locality buffers.
 const BEST_FOR_BUFFERS: f64 = 0.76;
 
-/// What was found about a claim on a stream.
+/// The verdict on a claim for a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Finding {
     /// In the claim's terms.
     pub value: String,
     /// `None`: cannot be judged on this stream.
     pub holds: Option<bool>,
-    /// Why it does not hold, or cannot be judged.
+    /// The reason why it does not hold, or cannot be judged.
     pub why: String,
 }
 
@@ -51,14 +51,14 @@ struct Claim {
     judge: fn(&Measured) -> Finding,
 }
 
-/// Everything that was run on a stream.
+/// All runs on a stream.
 struct Measured {
     name: String,
     has_servers: bool,
     counts: Counts,
     near_reads_percent: f64,
     near_writes_percent: f64,
-    /// The most files of SIMPLE's directory.
+    /// Most files in SIMPLE's directory.
     figure4_objects_max: u64,
     figure4_requests: f64,
     /// STREAM-PACKETIZER, with lazy reads, with locality buffers, with both.
@@ -123,7 +123,7 @@ impl Measured {
         format!("reads are {here:.1} % of the disk requests (paper: {paper:.1})")
     }
 
-    /// Why lazy reads bring little.
+    /// The reason why lazy reads gain little.
     fn little_to_order(&self) -> String {
         format!(
             "{}, and {:.0} % of them are near another of their server, which the drive's read-ahead may serve already",
@@ -132,7 +132,7 @@ impl Measured {
         )
     }
 
-    /// Why locality buffers bring little: they gather what is torn apart when it is written and wanted together when it is read.
+    /// The reason why locality buffers gain little: they help objects that are written far apart and read together.
     fn little_to_gather(&self) -> String {
         format!(
             "{}; of the reads {:.0} % are near another of their server, and of the writes {:.0} %, before any buffer gathers them",
@@ -150,7 +150,7 @@ fn at(outcomes: &[Outcome], utilisation: f64) -> &Outcome {
     &outcomes[at.expect("claims are about utilisations that are run")]
 }
 
-/// How much faster the first one is.
+/// How much faster the first run is than the second.
 fn gain(fast: &Outcome, slow: &Outcome) -> f64 {
     slow.seconds / fast.seconds - 1.0
 }
@@ -167,7 +167,7 @@ fn judged(value: String, holds: bool, why: impl FnOnce() -> String) -> Finding {
     }
 }
 
-/// A figure of a run.
+/// A figure of a run, by name.
 fn figure(outcome: &Outcome, name: &str) -> f64 {
     outcome.figures.get(name).copied().unwrap_or(0.0)
 }
@@ -407,7 +407,7 @@ fn with_servers(m: &Measured, judge: impl FnOnce() -> Finding) -> Finding {
     }
 }
 
-/// The least and the most gain over all utilisations.
+/// The smallest and the largest gain over all utilisations.
 fn extremes(fast: &[Outcome], slow: &[Outcome]) -> (f64, f64) {
     let gains = fast.iter().zip(slow).map(|(fast, slow)| gain(fast, slow));
     gains.fold((f64::MAX, f64::MIN), |(least, most), g| {
@@ -477,7 +477,7 @@ fn files_in_order(m: &Measured) -> Finding {
     })
 }
 
-/// Each claim, on each stream.
+/// All claims, each judged for every stream.
 pub fn claims(benches: &[Bench]) -> io::Result<Section> {
     let measured: Vec<Measured> = benches
         .iter()
@@ -542,12 +542,12 @@ mod tests {
         Measured::of(&bench).unwrap()
     }
 
-    /// The verdicts follow the times, whatever they are.
+    /// Verdicts depend on the times of the runs only.
     #[test]
     fn a_claim_holds_or_fails_by_its_rule() {
         let mut m = measured();
         let judge = |m: &Measured, number: usize| (CLAIMS[number - 1].judge)(m);
-        // Lazy reads: 7.5 % is three quarters of ten.
+        // The gain of lazy reads: 7.5 % is three quarters of ten.
         m.table1[0].seconds = 107.6;
         m.table1[1].seconds = 100.0;
         assert_eq!(judge(&m, 10).holds, Some(true));
@@ -558,7 +558,7 @@ mod tests {
             (Some(false), "7.4")
         );
         assert!(finding.why.contains("of the disk requests"), "{finding:?}");
-        // An order fails by one pair.
+        // One reversed pair breaks an order.
         for (at, rate) in [10.0, 15.0, 17.0].into_iter().enumerate() {
             m.figure4[at].requests_per_s = rate;
         }
@@ -567,14 +567,14 @@ mod tests {
         let finding = judge(&m, 2);
         assert_eq!(finding.holds, Some(false));
         assert!(finding.why.contains("files at most") && !finding.why.contains("MULTIPLE"));
-        // Alike is both ways.
+        // "Alike" bounds the ratio in both directions.
         for (stream, holds) in [(79.0, false), (81.0, true), (124.0, true), (126.0, false)] {
             m.figure6[0].last_mut().unwrap().seconds = 100.0;
             m.figure6[1].last_mut().unwrap().seconds = stream;
             m.figure6[2].last_mut().unwrap().seconds = 100.0;
             assert_eq!(judge(&m, 8).holds, Some(holds), "{stream}");
         }
-        // Without servers nothing is said of buffers.
+        // Without servers no claim about buffers is judged.
         m.has_servers = false;
         assert_eq!([11, 12, 13, 14].map(|n| judge(&m, n).holds), [None; 4]);
         assert!(judge(&m, 2).why.contains("names no servers"));

@@ -1,6 +1,6 @@
-//! What the models are made of, as part of the page.
+//! The constants of the models, as part of the page.
 //!
-//! Not known here: the constants; `disks` has them.
+//! Not known here: the values; `disks` has them.
 
 use super::report::{Rows, Section};
 use crate::disks::constants::{Constant, of_1999, of_flash};
@@ -40,7 +40,7 @@ fn table(caption: &str, constants: &[Constant]) -> Rows {
 mod tests {
     use super::*;
 
-    /// The table in docs/lab.md says what the code says; `UPDATE_DOCS=1` writes it.
+    /// The table in docs/lab.md agrees with the code; `UPDATE_DOCS=1` writes it.
     #[test]
     fn the_document_has_every_constant() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lab.md");

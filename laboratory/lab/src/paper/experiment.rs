@@ -1,4 +1,4 @@
-//! One run: a manager, a disk, the requests of a workload; what comes out is a time.
+//! One run: a manager, a disk, and the requests of a workload; the result is a time.
 //!
 //! Not known here: tables.   Limits: as many runs at a time as asked for.
 
@@ -30,7 +30,7 @@ pub enum Model {
 }
 
 impl Model {
-    /// A fresh one.
+    /// A new disk of this model.
     pub fn make(self) -> Box<dyn Disk> {
         match self {
             Model::Disk1999 => Box::new(Ufs::new(Machine::ultra_1(), Box::new(Drive::of_1999()))),
@@ -42,22 +42,22 @@ impl Model {
     }
 }
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// From the first request until all is on the device.
+    /// Time from the first request until all data is on the device.
     pub seconds: f64,
-    /// Requests to the disk a second. The paper's last four rows are that.
+    /// Disk requests a second. The last four rows of the paper's Table 2 count these.
     pub requests_per_s: f64,
     /// Requests of clients a second, as the paper says.
     pub gets_per_s: f64,
     /// System calls.
     pub calls: CallCounts,
-    /// What disk and manager counted besides.
+    /// Other counts of disk and manager, by name.
     pub figures: BTreeMap<String, f64>,
 }
 
-/// [`Calls`], to be kept.
+/// A copy of [`Calls`] that can be serialized.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallCounts {
     /// Directories made.
@@ -87,8 +87,8 @@ impl From<Calls> for CallCounts {
     }
 }
 
-/// Runs requests through a manager. `step` hears how many are done, now and then; if it says `false` the run ends with an
-/// error of kind `Interrupted`.
+/// Runs requests through a manager. `step` is called now and then with the number of requests done; if it returns `false`, the run ends
+/// with an error of kind `Interrupted`.
 pub fn run(
     manager: &mut dyn Manager,
     disk: &mut dyn Disk,
@@ -125,21 +125,21 @@ pub fn run(
     })
 }
 
-/// A run on a modelled disk, to be made.
+/// The description of a run on a modelled disk.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// Which manager.
+    /// The kind of manager.
     pub kind: Kind,
-    /// How it is set; the size of the file comes from the workload and the utilisation.
+    /// The manager's settings; the size of the file comes from the workload and the utilisation.
     pub settings: Settings,
-    /// How full the file is at the fullest.
+    /// The largest share of the file in use at any time.
     pub utilisation: f64,
     /// The disk.
     pub model: Model,
 }
 
 impl Job {
-    /// Runs it.
+    /// Makes the run.
     pub fn run(&self, load: &Workload, step: impl FnMut(usize) -> bool) -> io::Result<Outcome> {
         let settings = Settings {
             file_bytes: load.file_bytes(self.utilisation),
@@ -157,7 +157,7 @@ impl Job {
     }
 }
 
-/// Calls `work` for each item, on as many threads as there are processors; the results in the items' order.
+/// Calls `work` for each item, on as many threads as there are processors; the results are in the items' order.
 pub fn each<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);

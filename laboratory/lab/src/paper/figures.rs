@@ -1,4 +1,4 @@
-//! Figures 2 to 8. The plots themselves did not come down to us; beside ours stands what text and captions say in numbers.
+//! Figures 2 to 8. The paper's plots are lost; ours are compared with the numbers in its text and captions.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use super::workload::Counts;
 use crate::disks::{FileId, Piece, ROOT};
 use crate::managers::{Kind, SLOT_BYTES, Settings};
 
-/// How full the file is, in Figures 6 to 8: the paper's 71, 72, 76 and 95 per cent, and some between.
+/// Shares of the file in use, for Figures 6 to 8: the paper's 71, 72, 76 and 95 per cent, and some between.
 pub(super) const UTILISATIONS: [f64; 8] = [0.60, 0.66, 0.71, 0.76, 0.82, 0.88, 0.92, 0.95];
 
 fn curve(name: &str, points: Vec<(f64, f64)>) -> Curve {
@@ -38,7 +38,7 @@ pub fn figure2(bench: &Bench) -> io::Result<Section> {
     let counts = each(&GIB, |&gib| bench.counts(figure_2(gib)));
     bench.watch.end();
     let loads: Vec<Counts> = counts.into_iter().collect::<io::Result<_>>()?;
-    // A trace has its own sizes, and ends where it ends.
+    // A trace has its own sizes and length.
     let sizes = GIB.map(|gib| bench.scaled(figure_2(gib)).disk_bytes as f64 / f64::from(1 << 30));
     let mut rows = Rows::new(
         &format!("Figure 2: disk requests of {} gets", loads[0].gets),
@@ -89,7 +89,7 @@ pub fn figure2(bench: &Bench) -> io::Result<Section> {
     })
 }
 
-/// What it costs to make and to remove a file: 64 files made, then removed, as the paper's benchmark does.
+/// The cost of making and removing a file: 64 files made, then removed, as the paper's benchmark does.
 pub fn figure3(bench: &Bench) -> io::Result<Section> {
     const KB: [u32; 8] = [0, 1, 2, 4, 6, 8, 9, 10];
     const FILES: u32 = 64;
@@ -202,7 +202,7 @@ pub fn figure4(bench: &Bench) -> io::Result<Section> {
             "here (gets/s)",
         ],
     );
-    // On a trace the time for as many requests as it has.
+    // On a trace: the paper's time for as many requests as the trace has.
     let requests = load.requests.len() as f64;
     let rates = FIGURE_4.map(|kind| printed::rate(kind.name()).expect("it is in Table 2"));
     let paper_s = |at: usize| requests / rates[at].requests_per_s;
@@ -311,7 +311,7 @@ pub fn figure5(bench: &Bench) -> io::Result<Section> {
     })
 }
 
-/// Runs managers at all of [`UTILISATIONS`]: of each manager one after the other.
+/// Runs managers at all [`UTILISATIONS`], one manager after the other.
 pub(super) fn at_utilisations(
     bench: &Bench,
     what: &str,
@@ -331,7 +331,7 @@ pub(super) fn at_utilisations(
     Ok(each.map(<[Outcome]>::to_vec).collect())
 }
 
-/// The same as tables and curves.
+/// Runs managers at all [`UTILISATIONS`]; returns tables and curves.
 fn against_utilisation(
     bench: &Bench,
     figure: &str,
@@ -379,7 +379,7 @@ fn named(bench: &Bench, kind: Kind) -> (String, Job) {
     (kind.name().to_owned(), job(bench, kind, 0.0))
 }
 
-/// Of Figure 6.
+/// The managers of Figure 6.
 pub(super) fn figure6_managers(bench: &Bench) -> Vec<(String, Job)> {
     let kinds = [Kind::Buddy, Kind::Stream, Kind::StreamPacketizer];
     kinds.map(|kind| named(bench, kind)).to_vec()
@@ -423,7 +423,7 @@ pub fn figure7(bench: &Bench) -> io::Result<Section> {
     })
 }
 
-/// Of Figure 8: STREAM-PACKETIZER, LAZY-READS, and 8 to 128 buffers.
+/// The managers of Figure 8: STREAM-PACKETIZER, LAZY-READS, and 8 to 128 buffers.
 pub(super) fn figure8_managers(bench: &Bench) -> Vec<(String, Job)> {
     let mut managers = vec![
         named(bench, Kind::StreamPacketizer),

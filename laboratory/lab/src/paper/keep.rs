@@ -1,8 +1,8 @@
-//! Finished runs, kept in a file, so that an interrupted experiment goes on where it was.
+//! Finished runs, kept in a file, so that an interrupted experiment can continue.
 //!
-//! One line a run, as JSON: what was run, and what came out. A line is written when its run is over; a last line that was cut off
-//! is a run not made. What a run was is its key: the workload, the manager with all its settings, the disk, and the version of the
-//! models. Change a model, and old lines are not found any more.
+//! One line a run, as JSON: its key and its outcome. A line is written when its run is finished; a last line that is cut off
+//! is ignored. The key has the workload, the manager with all its settings, the disk, and the version of the
+//! models. After a change of a model, old lines no longer match.
 //!
 //! Not known here: experiments.   Limits: the file is read whole.
 
@@ -22,7 +22,7 @@ struct Line {
     outcome: Outcome,
 }
 
-/// What was run.
+/// The finished runs.
 #[derive(Default)]
 pub struct Keep {
     inside: Mutex<Inside>,
@@ -35,12 +35,12 @@ struct Inside {
 }
 
 impl Keep {
-    /// Kept in memory alone.
+    /// Keeps runs in memory only.
     pub fn in_memory() -> Keep {
         Keep::default()
     }
 
-    /// Kept in a file, which is made if it is not there.
+    /// Keeps runs in a file, which is made if it does not exist.
     pub fn in_file(path: &Path) -> io::Result<Keep> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
@@ -63,13 +63,13 @@ impl Keep {
         })
     }
 
-    /// What came of this run, if it was made.
+    /// The outcome of this run, if it is finished.
     pub fn find(&self, run: &str) -> Option<Outcome> {
         let inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
         inside.done.get(run).cloned()
     }
 
-    /// A run is over.
+    /// Adds a finished run.
     pub fn add(&self, run: &str, outcome: &Outcome) -> io::Result<()> {
         let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = &mut inside.file {
@@ -102,7 +102,7 @@ mod tests {
             figures: [("x".to_owned(), 1.0)].into(),
         };
         Keep::in_file(&path).unwrap().add("a", &outcome).unwrap();
-        // The next line was being written.
+        // An interrupted write leaves a part of the next line.
         let mut file = OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(b"{\"run\":\"b\",\"outc").unwrap();
         let keep = Keep::in_file(&path).unwrap();

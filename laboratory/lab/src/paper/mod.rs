@@ -1,4 +1,4 @@
-//! Paper 002 again: its tables and figures, on modelled disks or a real one, with the printed values beside ours.
+//! Paper 002 repeated: its tables and figures, on modelled disks or a real one, compared with the printed values.
 //!
 //! ```text
 //! source -> workload --\
@@ -35,7 +35,7 @@ use report::{Report, Section};
 /// A table or figure of the paper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Item {
-    /// Which of its claims hold, on which stream.
+    /// The paper's claims, judged for each stream.
     Claims,
     /// The streams of requests.
     Streams,
@@ -43,26 +43,26 @@ pub enum Item {
     Table1,
     /// Gets a second.
     Table2,
-    /// What the disk is asked.
+    /// Disk requests by kind.
     Figure2,
-    /// What a file costs.
+    /// The cost of a file.
     Figure3,
     /// A file for each object.
     Figure4,
     /// BUDDY's threshold.
     Figure5,
-    /// Streams.
+    /// STREAM and its variants.
     Figure6,
     /// Lazy reads.
     Figure7,
     /// Locality buffers.
     Figure8,
-    /// What the models are made of.
+    /// The constants of the models.
     Constants,
 }
 
 impl Item {
-    /// All of them; the claims first, since they say most.
+    /// All of them; the claims first, since they sum up the rest.
     pub const ALL: [Item; 12] = [
         Item::Claims,
         Item::Streams,
@@ -78,7 +78,7 @@ impl Item {
         Item::Constants,
     ];
 
-    /// Makes it, of every bench's stream; there is at least one bench.
+    /// Makes the section, for every bench's stream; there is at least one bench.
     pub fn make(self, benches: &[Bench]) -> io::Result<Section> {
         match self {
             Item::Claims => claims::claims(benches),
@@ -86,7 +86,7 @@ impl Item {
             Item::Table1 => tables::table1(benches),
             Item::Table2 => tables::table2(benches),
             Item::Figure2 => each(benches, figures::figure2),
-            // No requests come into it.
+            // Figure 3 does not depend on the stream.
             Item::Figure3 => figures::figure3(&benches[0]),
             Item::Figure4 => each(benches, figures::figure4),
             Item::Figure5 => each(benches, figures::figure5),
@@ -98,7 +98,7 @@ impl Item {
     }
 }
 
-/// The same for every stream, one after the other in one section.
+/// Makes a section for every stream and joins them to one.
 fn each(benches: &[Bench], make: impl Fn(&Bench) -> io::Result<Section>) -> io::Result<Section> {
     let mut joined: Option<Section> = None;
     for bench in benches {
@@ -125,7 +125,7 @@ fn each(benches: &[Bench], make: impl Fn(&Bench) -> io::Result<Section>) -> io::
     joined.ok_or_else(|| io::Error::other("no stream was named"))
 }
 
-/// Makes several, one after the other.
+/// Makes several items, one after the other.
 pub fn make(items: &[Item], benches: &[Bench]) -> io::Result<Report> {
     let sections = items.iter().map(|item| item.make(benches));
     Ok(Report {

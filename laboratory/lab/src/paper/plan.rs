@@ -9,11 +9,11 @@
 //! utilisation = [0.71, { from = 0.8, to = 0.95, step = 0.05 }]
 //! ```
 //!
-//! Every combination of values is a run. `x` goes to the right, `y` upwards, and each combination of the other variables is a
-//! curve. Variables that are not named have the paper's value, or the store's; on a trace its caches' sizes, all its requests, and no
-//! seed.
+//! Every combination of values is a run. `x` is the horizontal axis, `y` the vertical one, and each combination of the other variables is
+//! a curve. Variables that are not named have the paper's value, or the store's; on a trace they have the trace's caches, all its
+//! requests, and no seed.
 //!
-//! Not known here: what the variables do.   Limits: [`RUNS_MAX`] runs.
+//! Not known here: the meaning of the variables.   Limits: [`RUNS_MAX`] runs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,10 +27,10 @@ use super::report::{Curve, Curves, Report, Rows, Scale, Section};
 use super::source::{Source, StreamKey};
 use crate::managers::{Kind, Settings};
 
-/// More would be a mistake in a range.
+/// Most runs; more indicate a mistake in a range.
 pub const RUNS_MAX: usize = 10_000;
 
-/// The variables, their units in the names, and the paper's values.
+/// The variables, with units in their names, and the paper's values.
 const VARIABLES: [(&str, f64); 11] = [
     ("utilisation", 0.71),
     ("disk-gib", 2.0),
@@ -45,22 +45,22 @@ const VARIABLES: [(&str, f64); 11] = [
     ("cluster-bytes", 262_144.0),
 ];
 
-/// A plan as it was written.
+/// A plan as written in the file.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Plan {
-    /// Of the report.
+    /// Title of the report.
     pub title: String,
-    /// The variable to the right.
+    /// The variable of the horizontal axis.
     pub x: String,
     /// `seconds`, `requests/s`, `gets/s`, or a figure of the run by its name.
     #[serde(default = "gets_per_s")]
     pub y: String,
-    /// By name.
+    /// The managers, by name.
     pub managers: Vec<String>,
     /// The modelled disks.
     #[serde(default = "disk_1999")]
     pub disks: Vec<Model>,
-    /// Everything else: a variable and its values.
+    /// All other variables, with their values.
     #[serde(flatten)]
     variables: BTreeMap<String, Values>,
 }
@@ -87,7 +87,7 @@ enum Value {
     Range { from: f64, to: f64, step: f64 },
 }
 
-/// Why a plan can not be carried out.
+/// The reason why a plan cannot be carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake(String);
 
@@ -99,7 +99,7 @@ impl fmt::Display for Mistake {
 
 impl std::error::Error for Mistake {}
 
-/// A run of a plan: what its variables are.
+/// A run of a plan: the values of its variables.
 #[derive(Debug, Clone)]
 struct Point {
     kind: Kind,
@@ -107,7 +107,7 @@ struct Point {
     values: BTreeMap<&'static str, f64>,
 }
 
-/// What a variable is on a stream where the plan does not name it.
+/// The value of a variable that the plan does not name, for a stream.
 fn usual(name: &str, paper: f64, source: &Source) -> f64 {
     match (source, name) {
         (Source::Trace(trace), "disk-gib") => trace.caches.disk_bytes as f64 / f64::from(1 << 30),
@@ -226,13 +226,13 @@ impl Plan {
         Ok(points)
     }
 
-    /// How many runs it is on each stream.
+    /// The number of runs on each stream.
     pub fn runs(&self) -> usize {
         self.points(&Source::Fitted { seed: 1 })
             .map_or(0, |points| points.len())
     }
 
-    /// Runs it on every bench's stream.
+    /// Runs the plan on every bench's stream.
     pub fn run(&self, benches: &[Bench]) -> std::io::Result<Report> {
         let mut runs = Vec::new();
         for bench in benches {
@@ -271,7 +271,7 @@ impl Plan {
         }
     }
 
-    /// What tells a point's curve from the others.
+    /// The name of a point's curve: the values in which it differs from other curves.
     fn curve_name(&self, point: &Point) -> String {
         let mut name = point.kind.name().to_owned();
         if self.disks.len() > 1 {
@@ -364,14 +364,14 @@ fn allowed(name: &str, value: f64) -> bool {
     }
 }
 
-/// A number without what says nothing.
+/// A number without trailing zeros.
 fn short(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 impl Point {
-    /// The variable to the right.
+    /// The value of the variable of the horizontal axis.
     fn x(&self, name: &str) -> f64 {
         self.values.get(name).copied().unwrap_or(0.0)
     }
@@ -405,7 +405,7 @@ impl Point {
     }
 }
 
-/// The paper's disk in the plan's unit; a test holds the two together.
+/// `VARIABLES` has the paper's sizes in other units; this keeps the two in agreement.
 const _: () = assert!(printed::DISK_BYTES == 2 << 30 && printed::MEMORY_BYTES == 512 << 20);
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! What paper 002 prints. Of figures only what its text and captions say in numbers: the plots themselves did not come down to us.
+//! The figures that paper 002 prints. The plots are lost: of figures only the numbers in text and captions.
 
-/// Counts of the run of a million disk requests.
+/// Counts of the run of a million disk requests: requests of clients.
 //= paper 002 section 3.1   note 3
 pub const GETS: u64 = 1_058_206;
 /// Answered from memory.
@@ -11,15 +11,15 @@ pub const READS: u64 = 42_085;
 pub const WRITES: u64 = 678_040;
 /// Removed from disk.
 pub const DELETES: u64 = 279_875;
-/// Disk requests of that run: all together, a million.
+/// Disk requests of that run: reads, writes and deletes, a million in all.
 pub const REQUESTS: usize = 1_000_000;
-/// The caches.
+/// The memory cache.
 //= paper 002 section 3.1   512 Mbytes of memory, 2 Gbytes of disk
 pub const MEMORY_BYTES: u64 = 512 << 20;
 /// The second-level cache.
 pub const DISK_BYTES: u64 = 2 << 30;
 
-/// A second of each manager, in the table's order.
+/// Requests a second of each manager, in the table's order.
 //= paper 002 section 3.6   Table 2
 pub const TABLE_2: [(&str, f64); 8] = [
     ("SIMPLE", 14.0),
@@ -32,7 +32,7 @@ pub const TABLE_2: [(&str, f64); 8] = [
     ("LAZY-READS-LOC", 495.0),
 ];
 
-/// What a row of Table 2 counts. The table says gets, for all rows.
+/// The unit of a row of Table 2. The table says gets, for all rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Requests of clients, as the table says.
@@ -44,9 +44,9 @@ pub enum Unit {
 /// A row of Table 2 in both units.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
-    /// As the paper has it.
+    /// The printed value.
     pub printed: f64,
-    /// What that counts.
+    /// The unit of the printed value.
     pub unit: Unit,
     /// Disk requests a second.
     pub requests_per_s: f64,
@@ -83,7 +83,7 @@ pub fn rate(manager: &str) -> Option<Rate> {
     })
 }
 
-/// Seconds, and improvement over the first in per cent.
+/// Seconds, and improvement over the first row in per cent.
 //= paper 002 section 3.6   Table 1: 46:31, 42:08, 36:16, 33:51
 pub const TABLE_1: [(f64, f64); 4] = [
     (46.0 * 60.0 + 31.0, 0.0),
@@ -91,15 +91,15 @@ pub const TABLE_1: [(f64, f64); 4] = [
     (36.0 * 60.0 + 16.0, 28.0),
     (33.0 * 60.0 + 51.0, 37.5),
 ];
-/// How full the disk is in Table 1.
+/// Utilisation of the disk in Table 1.
 pub const TABLE_1_UTILISATION: f64 = 0.71;
 
-/// Disk requests and gets of Figure 4, and its disk.
+/// Disk requests of Figure 4.
 //= paper 002 section 3.3   300,000 requests of 398,034 gets on a 1-Gbyte disk
 pub const FIGURE_4_REQUESTS: usize = 300_000;
-/// See [`FIGURE_4_REQUESTS`].
+/// Gets of Figure 4.
 pub const FIGURE_4_GETS: u64 = 398_034;
-/// See [`FIGURE_4_REQUESTS`].
+/// Size of the disk of Figure 4.
 pub const FIGURE_4_DISK_BYTES: u64 = 1 << 30;
 
 /// Gets of Figure 2.
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_last_rows_of_table_2_are_disk_requests() {
-        // STREAM-PACKETIZER and LAZY-READS stand in both tables.
+        // STREAM-PACKETIZER and LAZY-READS are in both tables.
         for (manager, (seconds, _)) in ["STREAM-PACKETIZER", "LAZY-READS"].iter().zip(TABLE_1) {
             let rate = rate(manager).unwrap();
             assert_eq!(rate.unit, Unit::Requests);

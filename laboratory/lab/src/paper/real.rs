@@ -1,6 +1,6 @@
-//! All managers on a real disk, and on the modelled one beside it: where does the paper's order hold in our time?
+//! All managers on a real disk, compared with the modelled one: does the paper's order hold today?
 //!
-//! Not known here: how the disk was made slow.   Limits: one manager at a time, in real time.
+//! Not known here: how the disk was slowed down.   Limits: one manager at a time, in real time.
 
 use std::io;
 
@@ -11,22 +11,22 @@ use super::report::{Curve, Curves, Rows, Scale, Section};
 use crate::disks::real::{Location, Real, Through};
 use crate::managers::{Kind, Settings, make};
 
-/// What is to be run.
+/// The runs to make.
 #[derive(Debug, Clone)]
 pub struct Wanted {
-    /// Which managers; on one file or device those of many files are left out.
+    /// The managers; on a single file or device, managers that need many files are left out.
     pub managers: Vec<Kind>,
-    /// Where.
+    /// Where the disk is.
     pub location: Location,
-    /// How.
+    /// Whether calls go through the page cache.
     pub through: Through,
-    /// How full the file is at the fullest.
+    /// The largest share of the file in use at any time.
     pub utilisation: f64,
-    /// What stands in the title: which disk it is.
+    /// Name of the disk, for the title.
     pub name: String,
 }
 
-/// Of the plot; `beside` reads it.
+/// Unit of the plot; `beside` reads it.
 pub(super) const UNIT: &str = "requests/s";
 
 /// The requests: the paper's million at the bench's scale.
@@ -39,7 +39,7 @@ pub fn file_bytes(bench: &Bench, utilisation: f64) -> io::Result<u64> {
     Ok(bench.load(load())?.file_bytes(utilisation))
 }
 
-/// Runs them, one after the other.
+/// Runs the managers, one after the other.
 pub fn real(bench: &Bench, wanted: &Wanted) -> io::Result<Section> {
     let requests = bench.load(load())?;
     let one = matches!(wanted.location, Location::One(_));

@@ -1,23 +1,23 @@
-//! What an experiment shows: text, tables and plots, for a terminal, a browser or another program.
+//! The results of experiments: text, tables and plots, for a terminal, a browser or another program.
 //!
 //! Not known here: experiments.   Limits: those of `page`.
 
 use page::{Axis, Page, Plot, Series, Table};
 use serde::{Deserialize, Serialize};
 
-/// Experiments in order.
+/// The results of several experiments, in order.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Of the whole.
+    /// Title of the report.
     pub title: String,
-    /// One each.
+    /// One section for each experiment.
     pub sections: Vec<Section>,
 }
 
-/// An experiment.
+/// The results of an experiment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Section {
-    /// The command's name: `table2`.
+    /// The name of the command, such as `table2`.
     pub name: String,
     /// Its heading.
     pub title: String,
@@ -34,9 +34,9 @@ pub struct Section {
 pub struct Rows {
     /// What it shows.
     pub caption: String,
-    /// Columns with units.
+    /// Headings of the columns, with units.
     pub columns: Vec<String>,
-    /// As they are shown.
+    /// The cells as text.
     pub rows: Vec<Vec<String>>,
 }
 
@@ -45,15 +45,15 @@ pub struct Rows {
 pub struct Curves {
     /// What it shows.
     pub caption: String,
-    /// To the right.
+    /// The horizontal axis.
     pub x: Scale,
-    /// Upwards.
+    /// The vertical axis.
     pub y: Scale,
-    /// Instead of numbers at x = 0, 1, 2: bars.
+    /// Bars with these names at x = 0, 1, 2, instead of numbers.
     pub names: Vec<String>,
     /// The curves.
     pub curves: Vec<Curve>,
-    /// With names: lines from name to name in place of bars.
+    /// With `names`: lines between the names instead of bars.
     #[serde(default)]
     pub joined: bool,
 }
@@ -61,11 +61,11 @@ pub struct Curves {
 /// An axis.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Scale {
-    /// With the unit.
+    /// Name and unit.
     pub label: String,
-    /// Logarithmic.
+    /// Whether the axis is logarithmic.
     pub log: bool,
-    /// Linear, but 0 need not be in view.
+    /// The axis is linear and need not include 0.
     #[serde(default)]
     pub near: bool,
 }
@@ -73,16 +73,16 @@ pub struct Scale {
 /// A curve.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
-    /// In the legend.
+    /// The name in the legend.
     pub name: String,
-    /// From the paper, not ours.
+    /// Whether the curve is the paper's.
     pub printed: bool,
     /// Its points.
     pub points: Vec<(f64, f64)>,
 }
 
 impl Scale {
-    /// Equal steps are equal lengths.
+    /// A linear axis.
     pub fn linear(label: &str) -> Scale {
         Scale {
             label: label.to_owned(),
@@ -90,7 +90,7 @@ impl Scale {
         }
     }
 
-    /// Equal steps are equal lengths; it begins where the points do.
+    /// A linear axis that begins where the points do.
     pub fn near(label: &str) -> Scale {
         Scale {
             near: true,
@@ -98,7 +98,7 @@ impl Scale {
         }
     }
 
-    /// Equal factors are equal lengths.
+    /// A logarithmic axis.
     pub fn log(label: &str) -> Scale {
         Scale {
             log: true,
@@ -127,12 +127,12 @@ impl Rows {
         }
     }
 
-    /// One more row.
+    /// Adds a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// For a terminal. Rows with sentences in them are paragraphs, since lines would not fit.
+    /// The table for a terminal. If cells are sentences, each row is a paragraph, since it would not fit on a line.
     fn text(&self) -> String {
         let long = |row: &Vec<String>| row.iter().any(|cell| cell.chars().count() > LINE);
         if !self.rows.iter().any(long) {
@@ -177,7 +177,7 @@ impl Curves {
 }
 
 impl Report {
-    /// For a terminal: no plots.
+    /// The report for a terminal, without plots.
     pub fn text(&self) -> String {
         let mut out = String::new();
         for section in &self.sections {
@@ -194,12 +194,12 @@ impl Report {
         out
     }
 
-    /// One page with everything in it.
+    /// The report as one HTML page.
     pub fn html(&self) -> String {
         self.page().html()
     }
 
-    /// The same, not yet written; its plots are called by the sections.
+    /// The report as a page; plots are named after their sections.
     pub fn page(&self) -> Page {
         let mut page = Page::new(&self.title);
         for section in &self.sections {
@@ -209,7 +209,7 @@ impl Report {
             for text in &section.text {
                 page.text(text);
             }
-            // A long table would hide that there are plots.
+            // A long table in front would hide the plots.
             let (long, short): (Vec<&Rows>, Vec<&Rows>) = section
                 .tables
                 .iter()
@@ -227,19 +227,19 @@ impl Report {
         page
     }
 
-    /// For other programs.
+    /// The report as JSON.
     pub fn json(&self) -> String {
         let text = serde_json::to_string_pretty(self);
         text.unwrap_or_else(|e| format!("{{\"error\": \"{e}\"}}")) + "\n"
     }
 }
 
-/// Tables of more rows stand behind the plots.
+/// Tables with more rows come after the plots.
 const LONG_ROWS: usize = 15;
 
 const LINE: usize = 100;
 
-/// A paragraph in lines that fit a terminal.
+/// Breaks a paragraph into lines that fit a terminal.
 fn folded(text: &str) -> String {
     let mut out = String::new();
     let mut column = 0;

@@ -1,14 +1,14 @@
-//! Where the disk requests of an experiment come from: requests of clients, made or read from a trace, through the two caches.
+//! The source of an experiment's disk requests: requests of clients, generated or from a trace, sent through the two caches.
 //!
-//! A trace is read once beforehand ([`survey`]): what is in it, which caches suit it, how much they ask of the disk. Later it is read
-//! anew for each workload, so that its requests are never in memory together.
+//! A trace is read once beforehand ([`survey`]), to count its contents, choose its caches, and count its disk requests. Later it is read
+//! anew for each workload, so that its requests are never in memory all at once.
 //!
-//! *Which caches.* The paper's disk cache kept [`KEPT_SHARE`] of the objects that were written to it, and its memory cache was a quarter
-//! of it. For a trace the first is applied to the bytes that a disk without limit would be written ([`Surveyed::fresh_bytes`]). The
+//! *Choice of caches.* The paper's disk cache kept [`KEPT_SHARE`] of the objects written to it, and its memory cache was a quarter of
+//! its size. For a trace that share is applied to the bytes that would be written to an unlimited disk ([`Surveyed::fresh_bytes`]). The
 //! modelled disk is the paper's, so neither cache is larger than the paper's.
 //!
 //! Not known here: managers.
-//! Limits: a trace that can be read twice; the memory that `trace` needs for each object, and 4 bytes.
+//! Limits: the trace must be readable twice; memory as `trace` needs for each object, and 4 bytes.
 //! Source: paper 002, section 3.1.
 
 use std::fmt;
@@ -25,7 +25,7 @@ use crate::cache::{LevelSettings, Method, Settings};
 use crate::generate::DecLike;
 use crate::trace::{Columns, Format, Skip, Tally, Trace};
 
-/// Of the objects written, those that the paper's disk still held at the end.
+/// Share of the objects written that the paper's disk still held at the end.
 //= paper 002 section 3.1   note 3: 678,040 writes, 279,875 deletes
 pub const KEPT_SHARE: f64 = (printed::WRITES - printed::DELETES) as f64 / printed::WRITES as f64;
 const MEMORY_SHARE: u64 = printed::DISK_BYTES / printed::MEMORY_BYTES;
@@ -40,13 +40,13 @@ pub struct Caches {
 }
 
 impl Caches {
-    /// Those of the paper.
+    /// The paper's caches.
     pub const PAPER: Caches = Caches {
         memory_bytes: printed::MEMORY_BYTES,
         disk_bytes: printed::DISK_BYTES,
     };
 
-    /// Those for a stream of which a disk without limit would be written so many bytes.
+    /// The caches for a stream that would write this many bytes to an unlimited disk.
     pub fn for_written(fresh_bytes: u64) -> Caches {
         let disk_bytes = (fresh_bytes as f64 * KEPT_SHARE) as u64;
         let disk_bytes = disk_bytes.clamp(1, printed::DISK_BYTES);
@@ -83,78 +83,78 @@ impl fmt::Display for Caches {
 /// Where a stream of requests ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Until {
-    /// After so many requests to the disk.
+    /// After this many disk requests.
     Requests(usize),
-    /// After so many requests of clients.
+    /// After this many requests of clients.
     Gets(u64),
 }
 
-/// A trace's file, and how to read it.
+/// A trace file, and how to read it.
 #[derive(Debug, Clone)]
 pub struct TraceFile {
-    /// Not standard input, which can be read only once.
+    /// The file; not standard input, which can be read only once.
     pub path: PathBuf,
-    /// `None`: found out.
+    /// `None`: detected.
     pub format: Option<Format>,
-    /// Of CSV.
+    /// Columns of CSV.
     pub columns: Option<Columns>,
-    /// So many requests of clients are read, not more.
+    /// Most requests of clients to read.
     pub gets_max: u64,
 }
 
-/// A trace that was looked through, with its caches.
+/// A trace after [`survey`], with its caches.
 #[derive(Debug, Clone)]
 pub struct Surveyed {
     file: TraceFile,
-    /// In tables and legends: the file's name without endings, and the caches.
+    /// The name in tables and legends: the file's name without endings, and the caches.
     pub name: String,
-    /// Of the file, named or found out.
+    /// The format of the file, given or detected.
     pub format: Format,
     /// Requests of clients.
     pub gets: u64,
     /// Different objects.
     pub objects: u64,
-    /// Different servers; 1 where the format does not tell them.
+    /// Different servers; 1 where the format does not distinguish them.
     pub servers: u64,
-    /// Bytes of objects seen first, or with another size than before.
+    /// Bytes of objects requested for the first time, or with another size than before.
     pub fresh_bytes: u64,
-    /// Equal for equal requests.
+    /// A hash that is equal for equal requests.
     pub fingerprint: u64,
-    /// What was met in the file.
+    /// Counts of the file's lines.
     pub tally: Tally,
-    /// The two caches,
+    /// The two caches.
     pub caches: Caches,
-    /// whether they were derived,
+    /// Whether the caches were derived from the trace.
     pub derived: bool,
-    /// and what gets through them: requests to the disk.
+    /// Disk requests behind these caches.
     pub disk_requests: u64,
     /// Misses larger than the disk cache, which are not written.
     pub too_large: u64,
 }
 
-/// Requests of clients, as often as they are wanted.
+/// A stream of client requests that can be read repeatedly.
 #[derive(Debug, Clone)]
 pub enum Source {
-    /// Made: the stream that is fitted to the paper's counts and comparisons of managers.
+    /// Generated: the stream that is fitted to the paper's counts and comparisons of managers.
     Fitted {
-        /// Another one gives another stream.
+        /// Another seed gives another stream.
         seed: u64,
     },
     /// Read from a trace.
     Trace(Arc<Surveyed>),
 }
 
-/// Equal for equal requests of clients.
+/// A key that is equal for equal client requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StreamKey {
-    /// By its seed.
+    /// A fitted stream, by its seed.
     Fitted(u64),
-    /// By its fingerprint.
+    /// A trace, by its fingerprint.
     Trace(u64),
 }
 
 impl Source {
-    /// In tables and legends.
+    /// The name in tables and legends.
     pub fn name(&self) -> &str {
         match self {
             Source::Fitted { .. } => "fitted",
@@ -162,7 +162,7 @@ impl Source {
         }
     }
 
-    /// What tells it from others.
+    /// The key that distinguishes this stream from others.
     pub fn key(&self) -> StreamKey {
         match self {
             Source::Fitted { seed } => StreamKey::Fitted(*seed),
@@ -170,7 +170,7 @@ impl Source {
         }
     }
 
-    /// Whether the stream tells servers apart.
+    /// Whether the stream distinguishes servers.
     pub fn has_servers(&self) -> bool {
         match self {
             Source::Fitted { .. } => true,
@@ -178,7 +178,7 @@ impl Source {
         }
     }
 
-    /// The disk requests behind these caches. `keep`: they are wanted, not only their counts. `seed` counts where the stream is made.
+    /// The disk requests behind these caches. `keep`: keep the requests, not only their counts. `seed` matters for generated streams.
     pub fn workload(
         &self,
         caches: Caches,
@@ -218,7 +218,7 @@ impl Source {
 }
 
 impl TraceFile {
-    /// Hands each request to `take` until that is `false`. Returns what was met.
+    /// Calls `take` with each request until it returns `false`. Returns the trace, with its counts, and the fingerprint.
     fn each(&self, mut take: impl FnMut(&Access) -> bool) -> io::Result<(Trace, u64)> {
         let mut trace =
             Trace::open(&self.path, self.format, self.columns).map_err(io::Error::other)?;
@@ -246,7 +246,7 @@ impl TraceFile {
     }
 }
 
-/// Looks a trace through. For each of `caches` there is one; without any, one with caches that suit the trace.
+/// Surveys a trace. The result has one entry for each of `caches`; without any, one entry with caches that suit the trace.
 pub fn survey(file: &TraceFile, caches: &[Caches]) -> io::Result<Vec<Surveyed>> {
     if file.path.as_os_str() == "-" {
         return Err(file.wrong("a trace is read more than once, so it must be in a file"));
@@ -314,7 +314,7 @@ pub fn survey(file: &TraceFile, caches: &[Caches]) -> io::Result<Vec<Surveyed>> 
     surveyed.collect()
 }
 
-/// Why a trace gave no request.
+/// The reason why a trace has no request.
 fn no_requests(tally: &Tally) -> String {
     let mut text = format!("no requests to a cache in {} lines", tally.lines);
     let skipped = Skip::ALL.iter().zip(&tally.skipped);
@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn a_survey_counts_and_a_workload_is_that_of_the_method() {
         let dir = tempfile::tempdir().unwrap();
-        // Object 2 comes again in another size; then memory of one object is too small for 1, which the disk has.
+        // Object 2 comes again with another size; then object 1 has left the memory for one object, and is read from disk.
         let rows = [(1, 7, 100), (2, 8, 100), (2, 8, 50), (1, 7, 100)];
         let file = trace(&dir, &lines(&rows));
         let caches = Caches {
@@ -391,7 +391,7 @@ mod tests {
         assert_eq!((load.requests.len(), counts.replaced), (5, 1));
         let some = source.workload(caches, Until::Requests(2), 1, false);
         assert_eq!(some.unwrap().counts.gets, 2);
-        // Another trace has another key, the same one has the same.
+        // Equal traces have equal keys, different ones have different keys.
         let again = survey(&file, &[caches]).unwrap().remove(0);
         assert_eq!(Source::Trace(Arc::new(again)).key(), source.key());
         let first = TraceFile {

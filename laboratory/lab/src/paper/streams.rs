@@ -1,4 +1,4 @@
-//! The streams of a report: what is in them, and what they ask of the disk.
+//! The streams of a report: their contents, and their disk requests.
 //!
 //! Not known here: managers.
 
@@ -118,7 +118,7 @@ pub fn streams(benches: &[Bench]) -> io::Result<Section> {
     })
 }
 
-/// What a reader of a trace's figures should know; none if there is nothing.
+/// Reservations about a trace's figures; `None` if there are none.
 pub(super) fn odd(trace: &super::source::Surveyed) -> Option<String> {
     let mut notes = Vec::new();
     if trace.servers <= 1 {
@@ -160,7 +160,7 @@ pub(super) fn odd(trace: &super::source::Surveyed) -> Option<String> {
     (!notes.is_empty()).then(|| format!("{} ({}): {}.", trace.name, trace.format, notes.join("; ")))
 }
 
-/// Whole where it is large.
+/// Whole numbers without fraction, also if large.
 fn number(value: f64) -> String {
     if value.fract() == 0.0 || value >= 1000.0 {
         format!("{value:.0}")

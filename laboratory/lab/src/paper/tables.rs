@@ -1,4 +1,4 @@
-//! Tables 1 and 2: the paper beside every stream, in one unit.
+//! Tables 1 and 2: the paper's values and every stream's, in one unit.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use super::report::{Curve, Curves, Rows, Scale, Section};
 use super::workload::Counts;
 use crate::managers::{Kind, Settings};
 
-/// A job at the fullness of Table 1.
+/// A job with the bench's model and usual settings.
 pub(super) fn job(bench: &Bench, kind: Kind, utilisation: f64) -> Job {
     Job {
         kind,
@@ -30,13 +30,13 @@ pub(super) fn figure_4() -> Load {
     Load::paper(printed::FIGURE_4_DISK_BYTES, until)
 }
 
-/// `46:31`.
+/// Seconds as `46:31`.
 pub(super) fn minutes(seconds: f64) -> String {
     let seconds = seconds.round() as u64;
     format!("{}:{:02}", seconds / 60, seconds % 60)
 }
 
-/// The counts of a load of each stream beside the paper's.
+/// The counts of a load for each stream, and the paper's.
 fn counts(all: &[(&str, Counts)]) -> Rows {
     let mut columns = vec!["", "paper"];
     columns.extend(all.iter().map(|&(name, _)| name));
@@ -73,7 +73,7 @@ pub(super) fn table1_outcomes(bench: &Bench) -> io::Result<Vec<Outcome>> {
     bench.run("table 1", million(), &jobs)
 }
 
-/// What lazy reads and locality buffers add to STREAM-PACKETIZER.
+/// The gain of lazy reads and locality buffers over STREAM-PACKETIZER.
 pub fn table1(benches: &[Bench]) -> io::Result<Section> {
     let outcomes = benches.iter().map(table1_outcomes);
     let outcomes: Vec<Vec<Outcome>> = outcomes.collect::<io::Result<_>>()?;
@@ -166,7 +166,7 @@ pub(super) const TABLE_2: [Kind; 9] = [
 
 /// Runs Table 2, in the order of [`TABLE_2`].
 pub(super) fn table2_outcomes(bench: &Bench) -> io::Result<Vec<Outcome>> {
-    // The rows that section 3.3 prints are of Figure 4, with fewer requests; all others of Figures 6 to 8, with a million.
+    // The rows that section 3.3 prints are from Figure 4, with fewer requests; all others from Figures 6 to 8, with a million.
     let jobs = TABLE_2.map(|kind| {
         let load = if kind <= Kind::Buddy {
             figure_4()
@@ -179,7 +179,7 @@ pub(super) fn table2_outcomes(bench: &Bench) -> io::Result<Vec<Outcome>> {
     bench.run_all("table 2", &jobs)
 }
 
-/// How much each manager serves in a second.
+/// Requests a second of each manager.
 pub fn table2(benches: &[Bench]) -> io::Result<Section> {
     let outcomes = benches.iter().map(table2_outcomes);
     let outcomes: Vec<Vec<Outcome>> = outcomes.collect::<io::Result<_>>()?;

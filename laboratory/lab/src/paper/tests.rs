@@ -1,4 +1,4 @@
-//! The experiments, small.
+//! The experiments at small scale.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -50,7 +50,7 @@ fn the_papers_order_holds() {
     assert!(rates[7] / rates[1] >= 20.0, "{rates:?}");
 }
 
-/// Stops after so many requests.
+/// Stops after this many requests.
 struct Impatient(AtomicU64);
 
 impl Watch for Impatient {
@@ -75,7 +75,7 @@ fn an_interrupted_experiment_goes_on() {
     assert_eq!(stopped.kind(), std::io::ErrorKind::Interrupted);
     let done = std::fs::read_to_string(&path).unwrap().lines().count();
     assert!((1..4).contains(&done), "{done}");
-    // Only what is missing is run, and the whole is as if it had not been interrupted.
+    // Only the missing runs are made, and the result is as without the interruption.
     let patient = Impatient(AtomicU64::new(u64::MAX));
     let bench = Bench::new(0.004, 1, Model::Disk1999, keep(), &patient);
     let section = Item::Table1.make(std::slice::from_ref(&bench)).unwrap();
@@ -86,7 +86,7 @@ fn an_interrupted_experiment_goes_on() {
     assert_eq!(section, Item::Table1.make(&[fresh]).unwrap());
 }
 
-/// A small trace: requests of some servers in turn, a quarter for earlier objects, of which some have changed.
+/// A small trace: requests for servers in turn, a quarter for earlier objects, some of which have changed.
 fn trace_text(servers: u32, requests: u32) -> String {
     let mut text = "at_ms,object,server,size_bytes\n".to_owned();
     let mut chance = 1u64;
@@ -127,7 +127,7 @@ fn a_trace_stands_beside_the_fitted_stream() {
         on(source("many.csv", 50)),
         on(source("one.csv", 1)),
     ];
-    // The method ends where the trace does.
+    // The load ends with the trace.
     let load = benches[1].load(tables::million()).unwrap();
     assert_eq!(load.counts.gets, 8000);
     let report = super::make(&Item::ALL, &benches).unwrap();
@@ -135,7 +135,7 @@ fn a_trace_stands_beside_the_fitted_stream() {
     let table2 = &section("table2").tables[0];
     assert!(table2.columns[3].starts_with("many ") && table2.columns[4].starts_with("one "));
     let rate = |row: usize, column: usize| table2.rows[row][column].parse::<f64>().unwrap();
-    // A million disk requests of the paper are all of the trace's.
+    // The paper's million disk requests correspond to the whole trace.
     let stream = benches[1].run(
         "again",
         tables::million(),
@@ -144,7 +144,7 @@ fn a_trace_stands_beside_the_fitted_stream() {
     let stream = &stream.unwrap()[0];
     let requests = load.counts.disk_requests() as f64;
     assert!((rate(4, 3) - requests / stream.seconds).abs() < 0.06);
-    // Each figure has a table and a plot for each stream, but the one without a stream.
+    // Each figure has a table and a plot for each stream, except Figure 3, which has no stream.
     assert_eq!(section("figure5").plots.len(), 3);
     assert_eq!(section("figure3").plots.len(), 1);
     let claims = &section("claims").tables[0];

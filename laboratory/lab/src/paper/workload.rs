@@ -1,6 +1,6 @@
-//! The disk requests of an experiment, and what their numbers are.
+//! The disk requests of an experiment, and their counts.
 //!
-//! Not known here: where they come from.
+//! Not known here: where the requests come from.
 //! Limits: those of `requests`; besides, 16 bytes of memory for each object that is alive.
 
 use std::collections::{HashMap, VecDeque};
@@ -13,27 +13,27 @@ use crate::managers::SLOT_BYTES;
 use crate::requests::{Gathering, Requests};
 use crate::{DiskOp, DiskRequest};
 
-/// Reads in a batch of the paper's lazy reads. A read or write is near another if one of the nine before it was of its server.
+/// Reads in a batch of the paper's lazy reads. A read or write is near another if one of the nine before it was for its server.
 const BATCH: usize = 10;
 
-/// Requests to the disk, and the requests of clients they come from.
+/// Disk requests, with counts of the client requests that caused them.
 #[derive(Debug)]
 pub struct Workload {
-    /// In order.
+    /// The requests in order.
     pub requests: Requests<DiskRequest>,
-    /// What they add up to.
+    /// Their counts.
     pub counts: Counts,
-    /// The most that is alive at a time, in slots of 512 bytes, with headers.
+    /// Most slots of 512 bytes in use at a time, including headers.
     pub live_slots_max: u64,
-    /// The most objects that are alive at a time.
+    /// Most objects stored at a time.
     pub live_objects_max: u64,
-    /// Reads of a server which one of the nine reads before was of, too.
+    /// Reads for a server that one of the nine reads before was for, too.
     pub near_reads: u64,
-    /// Writes likewise: what no locality buffer needs to gather.
+    /// Writes with the same property; no locality buffer is needed to gather these.
     pub near_writes: u64,
 }
 
-/// How many of what.
+/// Counts of requests and bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Requests of clients.
@@ -46,7 +46,7 @@ pub struct Counts {
     pub writes: u64,
     /// Removed from disk.
     pub deletes: u64,
-    /// Of these, those whose object is written anew at once: older versions.
+    /// Deletes of older versions, whose object is written again at once.
     pub replaced: u64,
     /// Bytes written.
     pub write_bytes: u64,
@@ -66,7 +66,7 @@ fn slots(size_bytes: u32) -> u64 {
     (u64::from(size_bytes) + u64::from(HEADER_BYTES)).div_ceil(u64::from(SLOT_BYTES))
 }
 
-/// Servers of the last nine requests of a kind, and how many were near another.
+/// Servers of the last nine requests of a kind, and the number of requests near another.
 #[derive(Debug, Default)]
 struct Near {
     last: VecDeque<u32>,
@@ -83,7 +83,7 @@ impl Near {
     }
 }
 
-/// Requests that are being counted, and kept if that is wanted.
+/// Counts requests, and keeps them if wanted.
 #[derive(Debug)]
 pub struct Building {
     gathering: Option<Gathering<DiskRequest>>,
@@ -99,7 +99,7 @@ pub struct Building {
 }
 
 impl Building {
-    /// None yet. `keep`: they are wanted, not only their counts.
+    /// An empty workload. `keep`: keep the requests, not only their counts.
     pub fn new(keep: bool) -> Building {
         Building {
             gathering: keep.then(Gathering::default),
@@ -115,22 +115,22 @@ impl Building {
         }
     }
 
-    /// How many there are.
+    /// The number of requests so far.
     pub fn len(&self) -> u64 {
         self.counts.disk_requests()
     }
 
-    /// Whether there are none.
+    /// Whether there are no requests yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether they could not be kept, so that more of them are of no use; [`Building::finish`] says why.
+    /// Whether writing the requests failed, so that adding more is useless; [`Building::finish`] returns the error.
     pub fn has_failed(&self) -> bool {
         self.failed.is_some()
     }
 
-    /// One more.
+    /// Adds a request.
     pub fn add(&mut self, request: DiskRequest) {
         let bytes = u64::from(request.size_bytes);
         let counts = &mut self.counts;
@@ -154,7 +154,7 @@ impl Building {
             }
             DiskOp::Delete => {
                 counts.deletes += 1;
-                // A newer version's delete comes before those that make room for it.
+                // The delete of an older version comes before the deletes that make room for the new one.
                 self.deleted_last = self.deleted_last.or(Some(request.object));
                 self.live_slots -= self.live.remove(&request.object).unwrap_or(0);
             }
@@ -166,7 +166,7 @@ impl Building {
         }
     }
 
-    /// Those were all.
+    /// Ends the workload.
     pub fn finish(self, gets: u64, memory_hits: u64) -> io::Result<Workload> {
         if let Some(failed) = self.failed {
             return Err(failed);
@@ -191,7 +191,7 @@ impl Building {
 }
 
 impl Workload {
-    /// Counts requests that are at hand.
+    /// A workload of these requests.
     pub fn new(gets: u64, memory_hits: u64, requests: Vec<DiskRequest>) -> Workload {
         let mut building = Building::new(false);
         requests.iter().for_each(|&request| building.add(request));
@@ -202,7 +202,7 @@ impl Workload {
         }
     }
 
-    /// The size of a file that is filled to this share when the most is alive. In whole megabytes, so that pages and clusters fit.
+    /// The size of a file whose share in use is at most `utilisation`. In whole megabytes, so that pages and clusters fit.
     pub fn file_bytes(&self, utilisation: f64) -> u64 {
         let bytes = self.live_slots_max as f64 * f64::from(SLOT_BYTES) / utilisation;
         (bytes / f64::from(1 << 20)).ceil() as u64 * (1 << 20)
@@ -251,12 +251,12 @@ mod tests {
             request(DiskOp::Delete, 0, 10),
             request(DiskOp::Write, 30, 10),
         ]);
-        // Servers 0, 3, 3: the last is near. Then ten others, and 3 again is not.
+        // Reads for servers 0, 3, 3: the last is near. After ten other servers, a read for 3 is not.
         requests.extend([1, 30, 31].map(|n| request(DiskOp::Read, n, 10)));
         requests.extend((4..14).map(|n| request(DiskOp::Read, n * 10, 10)));
         requests.push(request(DiskOp::Read, 30, 10));
         let load = Workload::new(1, 0, requests);
-        // Of the writes: 0, 0, 0, 0, 3.
+        // The writes are for servers 0, 0, 0, 0, 3.
         assert_eq!((load.counts.replaced, load.near_reads), (1, 1));
         assert_eq!(load.near_writes, 3);
     }
