@@ -1,11 +1,11 @@
-//! Belady's rule: the object that is asked for last leaves first. It knows the future, so it is a bound and no policy.
+//! Belady's rule: evicts the object whose next request is farthest away. It needs the future, so it is a bound and not a policy.
 //!
-//! An object that nobody asks for again is not stored, nor one that is asked for later than all that would leave for it. With objects
-//! of one size no rule misses less. With sizes that differ it is near the best byte hit ratio; there the best rule is not known.
+//! An object that is never requested again is not stored, nor one whose next request comes after that of all its victims. With objects
+//! of one size no rule misses less. With different sizes it is near the best byte hit ratio; the best rule is not known for that case.
 //!
-//! Behind a memory the next request may be answered there. It counts as the next use all the same.
+//! Behind a memory cache the next request may be answered from memory. It counts as the next use all the same.
 //!
-//! Source: Belady: A study of replacement algorithms for a virtual-storage computer, 1966; with leaving out (*bypass*).
+//! Source: Belady: A study of replacement algorithms for a virtual-storage computer, 1966; with *bypass* (not storing an object).
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::disk::{Disk, NEVER, NextUse};
 use super::rule::Held;
 use crate::Access;
 
-/// What is here, by next use.
+/// The objects held, by next use.
 pub struct Belady {
     bytes_max: u64,
     bytes: u64,
@@ -23,7 +23,7 @@ pub struct Belady {
 }
 
 impl Belady {
-    /// An empty one.
+    /// An empty disk.
     pub fn new(bytes_max: u64) -> Self {
         Belady {
             bytes_max,
@@ -51,7 +51,7 @@ impl Belady {
         self.bytes += u64::from(access.size_bytes);
     }
 
-    /// Those that would leave for an object; None if it is asked for later than one of them.
+    /// The victims for an object; `None` if its next request comes after that of one of them.
     fn victims(&self, access: &Access, next: NextUse) -> Option<Vec<u32>> {
         let mut bytes = self.bytes + u64::from(access.size_bytes);
         let mut victims = Vec::new();
@@ -83,7 +83,7 @@ impl Disk for Belady {
         let is_here = held.is_some_and(|(_, size)| size == access.size_bytes);
         if is_here {
             self.remove(access.object);
-            // What nobody asks for again makes room at once.
+            // An object without a further request is dropped at once.
             if next != NEVER {
                 self.add(access, next);
             }

@@ -1,4 +1,4 @@
-//! Who takes part in a study: what leaves the disk, what comes to it, what leaves memory.
+//! A contender of a study: replacement on disk, admission to disk, replacement in memory.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,32 +14,32 @@ use super::rule::RuleKind;
 use super::sweep::Sweep;
 use crate::cache::{Level, LevelSettings, PolicyKind};
 
-/// `lru-threshold`, unless a size is given.
+/// `lru-threshold` without a size.
 const LRU_THRESHOLD: PolicyKind = PolicyKind::Offered(Offered::LruThreshold { size_max: 64 << 10 });
 
-/// What leaves the disk.
+/// The replacement on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskKind {
-    /// The object that a policy chooses.
+    /// Evicts the object that a policy chooses.
     Ordered(PolicyKind),
-    /// The oldest in the ring, with a window for second chances in percent; `fifo`: of 0.
+    /// Evicts the oldest in the ring, with a window for second chances in percent; `fifo`: a window of 0.
     Ring(u8),
-    /// The same with the store's window, headers, padding and room kept empty.
+    /// The ring with the store's window, headers, padding and room kept empty.
     Store,
-    /// The oldest in the ring, but for the best of it, up to so many percent.
+    /// Evicts the oldest in the ring, but keeps the best of it, up to so many percent.
     Sweep(u8),
-    /// The object that is asked for last, by the future.
+    /// Evicts the object whose next request is farthest away, by the future.
     Belady,
 }
 
 impl DiskKind {
-    /// The store's default, by bytes alone.
+    /// The store's default policy, without its headers and padding.
     pub const SECOND_CHANCE: DiskKind = DiskKind::Ring(Replacement::WINDOW_PERCENT);
 
-    /// What a sweep keeps, unless it is said.
+    /// `sweep` without a percentage.
     pub const SWEEP: DiskKind = DiskKind::Sweep(30);
 
-    /// An empty disk of so many bytes.
+    /// An empty disk of this size.
     pub fn build(self, bytes: u64) -> Box<dyn Disk> {
         match self {
             DiskKind::Ordered(policy) => Box::new(Level::new(LevelSettings {
@@ -94,19 +94,19 @@ impl FromStr for DiskKind {
     }
 }
 
-/// What leaves the disk, what comes to it, what leaves memory. Written as `lru`, `lru+second-hit` or `lru+second-hit@gdsf`.
+/// Replacement on disk, admission to disk, replacement in memory. Written as `lru`, `lru+second-hit` or `lru+second-hit@gdsf`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contender {
-    /// What leaves the disk.
+    /// The replacement on disk.
     pub disk: DiskKind,
     /// The rule of admission to the disk.
     pub rule: RuleKind,
-    /// What leaves memory.
+    /// The replacement in memory.
     pub memory: PolicyKind,
 }
 
 impl Contender {
-    /// All policies, the rules of admission with three of them, and other memories with the default.
+    /// All policies, three of them with the rules of admission, and the default with other memory policies.
     pub fn all() -> Vec<Contender> {
         const ALL: [&str; 32] = [
             "store",
@@ -159,7 +159,7 @@ impl fmt::Display for Contender {
     }
 }
 
-/// The text names no contender.
+/// The text is not a contender.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "\"{0}\" is no policy: use store, second-chance, second-chance=PERCENT, sweep, sweep=PERCENT, fifo, lru, lru-threshold, lru-threshold=BYTES, s3-fifo, sieve, w-tinylfu, lhd, gdsf or belady, with +second-hit, +tinylfu or +by-size (and /hit behind it) if not everything is to come to disk, and @gdsf or another policy if memory is not to be an LRU"

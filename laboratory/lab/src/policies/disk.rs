@@ -1,7 +1,7 @@
-//! The disk as a set of objects: what a study asks of it, whatever decides what leaves.
+//! The disk as a set of objects: the interface of a study to any replacement.
 //!
-//! Four answer: a cache with an order of objects ([`Level`]), a ring ([`super::ring`]), one whose sweep reads ([`super::sweep`]), and one that
-//! knows the future ([`super::belady`]). All count bytes alone, without headers, padding and room kept empty, but for [`super::ring::Ring::of_store`].
+//! There are four implementations: a cache with an order of objects ([`Level`]), a ring ([`super::ring`]), a ring whose sweep reads
+//! ([`super::sweep`]), and Belady's rule ([`super::belady`]). All but [`super::ring::Ring::of_store`] count bytes without headers and padding.
 //!
 //! Not known here: memory, admission.
 
@@ -11,32 +11,32 @@ use crate::cache::{Insertion, Level};
 
 /// Number of the next request for the same version of an object.
 pub type NextUse = u32;
-/// There is none.
+/// There is no further request.
 pub const NEVER: NextUse = NextUse::MAX;
 
 /// A disk cache.
 pub trait Disk {
-    /// A request that memory did not answer. True: a hit. An older version leaves.
+    /// A request that memory did not answer; true for a hit. An older version is removed.
     fn ask(&mut self, access: &Access, next: NextUse) -> bool;
 
-    /// Memory answered a request: true if the object lies here. No policy counts that as a use.
+    /// Memory answered a request; true if the disk holds the object. No policy counts this as a use.
     fn passed(&mut self, access: &Access, next: NextUse) -> bool;
 
-    /// Stores an object that is not here; the bytes written, or None if it is not kept.
+    /// Inserts an object that is not held; returns the bytes written, or `None` if it is not kept.
     fn insert(&mut self, access: &Access, next: NextUse) -> Option<u64>;
 
-    /// What lies here.
+    /// Counts of the objects held.
     fn held(&self) -> Held;
 
-    /// Would something have to leave for so many bytes?
+    /// Whether an object of this size would evict another.
     fn is_full(&self, size_bytes: u32) -> bool;
 
-    /// Objects and bytes that were written again since the last call.
+    /// Objects and bytes written again since the last call.
     fn renewed(&mut self) -> (u64, u64) {
         (0, 0)
     }
 
-    /// Bytes that were read beside those asked for, since the last call.
+    /// Bytes read to make room since the last call.
     fn swept(&mut self) -> u64 {
         0
     }
@@ -52,7 +52,7 @@ impl Disk for Level {
     }
 
     fn insert(&mut self, access: &Access, _next: NextUse) -> Option<u64> {
-        // Of a version that memory alone had, an older one may be here.
+        // Memory alone had this version; the disk may still have an older one.
         if Level::held(self, access.object).is_some() {
             Level::ask(self, access.object, access.size_bytes, &mut None);
         }

@@ -1,14 +1,14 @@
-//! The memory in front of a disk: a cache that takes no long objects.
+//! The memory in front of a disk: a cache with a limit on the size of objects.
 //!
-//! As in the proxy, no object that is longer than 1/128 of it, nor one above 1 MiB.
+//! As in the proxy, it takes no object larger than 1/128 of the memory, nor one above 1 MiB.
 //!
 //! Not known here: the disk.
 
 use crate::cache::{Level, LevelSettings, PolicyKind};
 
-/// The longest object of a memory is this share of it (`cache::memory`: an eighth of one of 16 shards),
+/// Largest object as a share of the memory (`cache::memory`: an eighth of one of 16 shards).
 const OBJECT_SHARE: u64 = 128;
-/// and at most so long (`limits.memory-object-max`).
+/// Largest object in bytes (`limits.memory-object-max`).
 const OBJECT_BYTES_MAX: u64 = 1 << 20;
 
 /// See the head of this file.
@@ -18,7 +18,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// An empty one of so many bytes; 0: none.
+    /// An empty memory of this size; 0: none.
     pub fn new(policy: PolicyKind, bytes: u64) -> Self {
         let settings = LevelSettings {
             policy,
@@ -30,13 +30,13 @@ impl Memory {
         }
     }
 
-    /// A request. True: a hit. An older version leaves.
+    /// A request; true for a hit. An older version is removed.
     pub fn ask(&mut self, object: u32, size_bytes: u32) -> bool {
         let level = self.level.as_mut();
         level.is_some_and(|level| level.ask(object, size_bytes, &mut None))
     }
 
-    /// Takes an object that was asked for and is not here, if it is not too long.
+    /// Inserts a requested object that is not held, unless it is too large.
     pub fn remember(&mut self, object: u32, size_bytes: u32) {
         let fits = u64::from(size_bytes) <= self.object_bytes_max;
         if let Some(level) = self.level.as_mut().filter(|_| fits) {

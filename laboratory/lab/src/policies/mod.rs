@@ -1,18 +1,18 @@
-//! Which replacement policy, which rule of admission, which memory: document and byte hit ratio and bytes written of each against the
-//! size of the disk.
+//! Comparison of replacement policies, rules of admission and memory policies: document and byte hit ratio and bytes written of each
+//! against the size of the disk.
 //!
 //! Every [`Contender`] gets the same requests at every size, through a memory and a disk ([`tiers`]). The first third fills them and is
-//! not counted. Beside the contenders stands a cache without limits: no cache can hit what that one misses. `belady` knows the future.
+//! not counted. A cache without limits is run for comparison: its misses are unavoidable. `belady` knows the future.
 //!
-//! `store` and `second-chance` are the store's default in small, with its room and by bytes alone ([`ring`] says what is left out);
-//! `layouts` drives the store itself.
+//! `store` and `second-chance` are small models of the store's default, with the store's room or by bytes alone ([`ring`] says what they
+//! leave out); `layouts` drives the store itself.
 //!
 //! | file | |
 //! |---|---|
-//! | `contender` | who takes part, and how that is written |
-//! | `tiers` | a request through memory and disk; what is counted |
-//! | `memory`, `rule` | what memory takes, what comes to disk |
-//! | `disk`, `ring`, `sweep`, `belady` | what lies on it; beside them the policies of `cache` |
+//! | `contender` | the combinations compared, and how they are written |
+//! | `tiers` | a request through memory and disk; the counts |
+//! | `memory`, `rule` | admission to memory and to disk |
+//! | `disk`, `ring`, `sweep`, `belady` | replacement on disk; besides the policies of `cache` |
 //! | `report` | tables and a page |
 //!
 //! Not known here: devices, time.
@@ -50,11 +50,11 @@ use crate::requests::Requests;
 use crate::versions::Versions;
 use disk::{NEVER, NextUse};
 
-/// Of the requests, the first one in so many only fills the caches.
+/// The first 1/`WARMING_PART` of the requests only fills the caches.
 pub const WARMING_PART: usize = 3;
 /// Sizes of the disk to compare at, in percent of the bytes of all different objects.
 pub const SIZES_PERCENT: [f64; 4] = [1.0, 5.0, 10.0, 25.0];
-/// Size of the memory, likewise.
+/// Size of the memory, in percent of the same bytes.
 pub const MEMORY_PERCENT: f64 = 1.0;
 
 /// One contender at one size.
@@ -62,7 +62,7 @@ pub const MEMORY_PERCENT: f64 = 1.0;
 pub struct Point {
     /// The contender.
     pub contender: Contender,
-    /// With how many bytes.
+    /// Size of the disk.
     pub bytes: u64,
     /// Its hits.
     pub hits: Hits,
@@ -71,7 +71,7 @@ pub struct Point {
 /// All contenders at all sizes, under one stream.
 #[derive(Debug, Clone, Serialize)]
 pub struct Study {
-    /// Which stream.
+    /// Name of the stream.
     pub stream: String,
     /// Its requests.
     pub requests: u64,
@@ -79,7 +79,7 @@ pub struct Study {
     pub object_bytes: u64,
     /// Bytes of the memory in front of each disk.
     pub memory_bytes: u64,
-    /// Which other size was a new version.
+    /// The rule for new versions.
     pub versions: Versions,
     /// A cache without limits.
     pub boundless: Hits,
@@ -87,24 +87,24 @@ pub struct Study {
     pub points: Vec<Point>,
 }
 
-/// What a study is of, beside its requests.
+/// The settings of a study.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Name of the stream.
     pub stream: String,
-    /// Which other size was a new version.
+    /// The rule for new versions.
     pub versions: Versions,
-    /// Who takes part.
+    /// The contenders.
     pub contenders: Vec<Contender>,
     /// Sizes of the disk.
     pub sizes: Vec<u64>,
     /// Size of the memory; 0: none.
     pub memory_bytes: u64,
-    /// How many run at a time.
+    /// Runs at a time.
     pub threads: usize,
 }
 
-/// All requests through memory and disk; the first third is not counted. `next_uses`: as [`tiers::next_uses`] has them, or none at all.
+/// Sends all requests through memory and disk; the first third is not counted. `next_uses`: from [`tiers::next_uses`], or empty.
 ///
 /// # Errors
 /// The file of the requests cannot be read.
@@ -125,7 +125,7 @@ pub fn hits(
     Ok(hits)
 }
 
-/// A cache without limits.
+/// The hits of a cache without limits.
 fn boundless(accesses: &Requests<Access>) -> io::Result<Hits> {
     let contender = Contender {
         disk: DiskKind::Ordered(PolicyKind::LRU),
@@ -199,14 +199,14 @@ impl Study {
 /// The different objects of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Objects {
-    /// How many.
+    /// The number of objects.
     pub count: u64,
-    /// Their bytes, each as it was first seen.
+    /// Bytes of all objects, each with its first size.
     pub bytes: u64,
 }
 
 impl Objects {
-    /// Counts them.
+    /// Counts the objects.
     ///
     /// # Errors
     /// The file of the requests cannot be read.
@@ -227,12 +227,12 @@ impl Objects {
         Ok(found)
     }
 
-    /// So many percent of their bytes.
+    /// This percentage of their bytes.
     pub fn share(&self, percent: f64) -> u64 {
         (self.bytes as f64 * percent / 100.0) as u64
     }
 
-    /// The usual sizes of a disk for them.
+    /// The usual sizes of a disk for these objects.
     pub fn usual_sizes(&self) -> Vec<u64> {
         SIZES_PERCENT.map(|percent| self.share(percent)).into()
     }

@@ -1,14 +1,14 @@
-//! What a [`Study`] says: tables for a terminal, a page with plots for a browser.
+//! The report on a [`Study`]: tables for a terminal, a page with plots for a browser.
 
 use page::{Axis, Page, Plot, Series, Table};
 
 use super::{Contender, DiskKind, Hits, RuleKind, Study};
 use crate::cache::PolicyKind;
 
-/// A figure of a contender, in percent or as a ratio.
+/// A quantity of a contender, in percent or as a ratio.
 type Measure = fn(&Hits) -> f64;
 
-/// Document hit ratio / byte hit ratio, bytes written and read to make room: a row a contender, a column a size. One more column: what memory answers.
+/// Document hit ratio / byte hit ratio, bytes written and read to make room: a row a contender, a column a size, and one for memory hits.
 pub fn tables(study: &Study) -> Vec<Table> {
     let sizes = sizes(study);
     let mut columns = vec!["policy".to_owned()];
@@ -74,7 +74,7 @@ pub fn page(studies: &[Study]) -> Page {
             it.disk == DiskKind::Belady || ruled.iter().any(|other| other.disk == it.disk)
         };
         for curves in CURVES {
-            // Nothing is read where no sweep takes part.
+            // Only sweeps read to make room.
             if study
                 .points
                 .iter()
@@ -95,7 +95,7 @@ pub fn page(studies: &[Study]) -> Page {
     page
 }
 
-/// What a plot shows.
+/// The description of a plot.
 struct Curves {
     name: &'static str,
     what: &'static str,
@@ -141,7 +141,7 @@ fn plot(
     let Curves { name, measure, .. } = curves;
     let stream = stream_name(&study.stream);
     let caption = format!("{stream}: {}, {caption}", curves.what);
-    // From 0 all policies would be one line.
+    // With an axis from 0 all policies would look like one line.
     let y = Axis::linear(curves.unit).without_zero();
     let mut plot = Plot::new(&caption, Axis::log("disk (MiB)"), y)
         .called(&format!("policies-{stream}-{name}{suffix}"));
@@ -181,13 +181,13 @@ fn sizes(study: &Study) -> Vec<u64> {
     of_first.map(|point| point.bytes).collect()
 }
 
-/// A stream in a word: `bu-1994-95` for `bu-1994-95.tsv.zst (bu)`.
+/// A short name of a stream: `bu-1994-95` for `bu-1994-95.tsv.zst (bu)`.
 pub(crate) fn stream_name(name: &str) -> &str {
     let file = name.rsplit('/').next().unwrap_or(name);
     file.split(['.', ' ']).next().unwrap_or(file)
 }
 
-/// Three digits or more, and a unit.
+/// A size with three digits or more, and a unit.
 pub(crate) fn size_text(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut size = bytes as f64;

@@ -1,6 +1,6 @@
-//! The store's default in small: a ring that is written round and round, with second chances.
+//! A small model of the store's default: a ring that is written round and round, with second chances.
 //!
-//! Objects lie in the order in which they were written; the oldest leave as the hand comes by. With a window, an object that is read
+//! Objects lie in the order in which they were written; the hand evicts the oldest. With a window, an object that is read
 //! while the hand is near is written again at the front:
 //!
 //! ```text
@@ -8,14 +8,14 @@
 //!                         read here: a copy goes to the front, the old place is dead until the hand comes by
 //! ```
 //!
-//! The window is the share that is set for an object of mean length; shorter ones have up to two and a half times that, longer ones down
+//! The configured window is for an object of mean length; shorter objects have up to two and a half times that, longer ones down
 //! to half (`store/src/evict/window`). A window of 0 is FIFO.
 //!
-//! [`Ring::new`] counts bytes alone, to be compared with other policies. [`Ring::of_store`] has the store's room: the areas beside the
-//! data, what is kept empty ahead of the hand, a header, key and metadata with each object, and padding to chunks. Left out of both: the
+//! [`Ring::new`] counts bytes alone, to be compared with other policies. [`Ring::of_store`] subtracts the areas beside the data and the
+//! room kept empty ahead of the hand, and adds a header, key and metadata to each object, and padding to chunks. Both leave out: the
 //! unused ends of regions, fragments, records read along with others (companions), records spared because answers need them, overload.
 //!
-//! Memory: 16 bytes an object written and 8 an object number.
+//! Memory: 16 bytes for each object written and 8 for each object number.
 
 use std::collections::VecDeque;
 
@@ -25,20 +25,20 @@ use super::disk::{Disk, NextUse};
 use super::rule::Held;
 use crate::Access;
 
-/// Not here.
+/// In `places`: the object is not held.
 const ABSENT: u64 = u64::MAX;
-/// Key and metadata, about as the proxy has them (`layouts`).
+/// Bytes of key and metadata, about as in the proxy (`layouts`).
 const KEY_AND_META_BYTES: u64 = 260;
-/// As `store/src/evict/grid` has them: share and bytes of a stretch, and the share of it that lies ahead.
+/// From `store/src/evict/grid`: share and bytes of a stretch, and the share of it that is kept ahead.
 const STRETCH_SHARE: u64 = 64;
 const SMALL_STRETCH_SHARE: u64 = 16;
 const SMALL_STRETCH_BYTES: u64 = 4 << 20;
-/// As `store/src/evict/window` has them.
+/// From `store/src/evict/window`.
 const RECORDS_MIN: u64 = 64;
 const WIDER_HALVES_MAX: u64 = 5;
 const PERCENT_MAX: u64 = 75;
 
-/// An object as it was written once.
+/// One write of an object.
 #[derive(Debug, Clone, Copy)]
 struct Copy {
     /// Bytes written before it.
@@ -50,25 +50,25 @@ struct Copy {
 /// See the head of this file.
 pub struct Ring {
     bytes_max: u64,
-    /// Are objects records, with a header and padding?
+    /// Whether objects are records, with a header and padding.
     has_records: bool,
     window_bytes: u64,
-    /// All bytes ever written.
+    /// Sum of all bytes ever written.
     written: u64,
-    /// All objects ever written.
+    /// Number of all objects ever written.
     writes: u64,
-    /// By place; the oldest first.
+    /// By place, the oldest first.
     copies: VecDeque<Copy>,
-    /// Where the latest copy lies, by object.
+    /// The place of the latest copy, by object.
     places: Vec<u64>,
-    /// Objects that lie here, and the room they take.
+    /// Objects held, and the room they take.
     objects: u64,
     object_bytes: u64,
     renewals: (u64, u64),
 }
 
 impl Ring {
-    /// An empty one; the window in percent of its bytes.
+    /// An empty ring; the window is in percent of its bytes.
     pub fn new(bytes_max: u64, window_percent: u8) -> Self {
         let window = u128::from(bytes_max) * u128::from(window_percent) / 100;
         Ring {
@@ -85,13 +85,13 @@ impl Ring {
         }
     }
 
-    /// The data area of a store of so many bytes, as far as it is not kept empty. Where no store can be laid out, nothing fits.
+    /// The data area of a store of this size, less the room kept empty. If the size is too small for a store, nothing fits.
     pub fn of_store(store_bytes: u64, window_percent: u8) -> Self {
         let planned = Geometry::plan(store_bytes, Geometry::CHUNK_BYTES_DEFAULT);
         let area = planned.map_or(0, |geometry| geometry.data_bytes());
         let usual = area / STRETCH_SHARE;
         let stretch = usual.max(SMALL_STRETCH_BYTES.min(area / SMALL_STRETCH_SHARE));
-        // A sweep begins when the lead is left, and clears a stretch: half of it is empty on average.
+        // A sweep begins when only the lead is left, and clears a stretch; half of a stretch is empty on average.
         let kept_empty = usual.max(stretch / 2) + stretch / 2;
         let ring = Ring::new(area - kept_empty, window_percent);
         Ring {
@@ -106,32 +106,32 @@ impl Ring {
         match self.has_records {
             true => (bytes + HEADER_BYTES as u64 + KEY_AND_META_BYTES)
                 .next_multiple_of(Geometry::CHUNK_BYTES_DEFAULT.into()),
-            // No two copies begin at one place, not even of nothing.
+            // No two copies may have the same place, so an empty object takes one byte.
             false => bytes.max(1),
         }
     }
 
-    /// The latest copy, of whatever version.
+    /// The latest copy, of any version.
     fn latest(&self, object: u32) -> Option<Copy> {
         let at = *self.places.get(object as usize)?;
         let found = self.copies.binary_search_by_key(&at, |copy| copy.at);
         self.copies.get(found.ok()?).copied()
     }
 
-    /// The latest copy, if it is of this version.
+    /// The latest copy, if it has this version.
     fn same(&self, access: &Access) -> Option<Copy> {
         let latest = self.latest(access.object);
         latest.filter(|copy| copy.size_bytes == access.size_bytes)
     }
 
-    /// No copy is the latest any more.
+    /// Forgets the place of the latest copy: the object is no longer held.
     fn forget(&mut self, copy: Copy) {
         self.places[copy.object as usize] = ABSENT;
         self.objects -= 1;
         self.object_bytes -= self.room(copy.size_bytes);
     }
 
-    /// The hand, in bytes written: what begins before it is gone.
+    /// The hand, in bytes written: copies that begin before it are gone.
     fn hand(&self) -> u64 {
         self.written.saturating_sub(self.bytes_max)
     }
@@ -190,7 +190,7 @@ impl Disk for Ring {
             }
             return false;
         };
-        // Until the ring is full the hand has nothing before it but empty space.
+        // Until the ring is full only empty space is ahead of the hand.
         let way = self.bytes_max.saturating_sub(self.written - at);
         if way < self.window(self.room(access.size_bytes)) {
             self.renewals.0 += 1;
@@ -264,7 +264,7 @@ mod tests {
     fn what_is_read_near_the_hand_is_written_again() {
         let mut ring = Ring::new(100, 20);
         (0..10).for_each(|object| assert!(!get(&mut ring, object, 10)));
-        // 0 and 1 lie within 20 bytes of the hand, 2 does not.
+        // Objects 0 and 1 lie within 20 bytes of the hand, 2 does not.
         assert!(get(&mut ring, 2, 10));
         assert_eq!(ring.renewed(), (0, 0));
         assert!(get(&mut ring, 0, 10));

@@ -1,10 +1,10 @@
-//! Which miss goes to disk: a rule of the product, told what the proxy tells it.
+//! Admission to disk: a rule of the product, called as the proxy calls it.
 //!
-//! The proxy tells the rule of misses alone. With `/hit` behind its name, what memory answers and the disk does not have goes to disk too:
-//! a hit in memory is a second request.
+//! The proxy calls the rule for misses only. With `/hit` behind its name, an object that memory answers and the disk does not have goes to
+//! disk too: a hit in memory is a second request.
 //!
-//! Filters are sized as the product sizes them: at first for objects of [`OBJECT_BYTES_MEAN`], later for as many as the disk holds when it
-//! is full.
+//! Filters are sized as in the product: at first for objects of [`OBJECT_BYTES_MEAN`], later for the number of objects that the disk will
+//! hold when full.
 //!
 //! Not known here: tiers.
 
@@ -16,18 +16,18 @@ use replacement::{Admission, AdmissionKind, UnknownAdmission};
 
 use crate::Access;
 
-/// As the product assumes (`cache::MEAN_OBJECT_BYTES`).
+/// Mean object size that the product assumes (`cache::MEAN_OBJECT_BYTES`).
 const OBJECT_BYTES_MEAN: u64 = 13 << 10;
-/// What is held tells of what is to come once it is this share of the disk (`cache::Cache::admits`).
+/// The mean size of the objects held is used once they fill this share of the disk (`cache::Cache::admits`).
 const TELLING_SHARE: u64 = 16;
 const FROM_MEMORY: &str = "/hit";
 
-/// Which rule. Written as `all`, `second-hit`, `tinylfu` or `by-size`, with `/hit` behind it if a hit in memory admits too.
+/// A rule. Written as `all`, `second-hit`, `tinylfu` or `by-size`, with `/hit` behind it if a hit in memory admits too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RuleKind {
     /// The product's rule.
     pub kind: AdmissionKind,
-    /// Does a hit in memory admit?
+    /// Whether a hit in memory admits.
     pub from_memory: bool,
 }
 
@@ -59,19 +59,19 @@ impl fmt::Display for RuleKind {
     }
 }
 
-/// What a disk holds: of that follows how many objects it will hold.
+/// Counts of the objects on a disk, from which the number that will fit is estimated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Held {
     /// Objects.
     pub objects: u64,
-    /// Their bytes.
+    /// Bytes of these objects.
     pub bytes: u64,
-    /// Room for so many.
+    /// Capacity of the disk in bytes.
     pub bytes_max: u64,
 }
 
 impl Held {
-    /// How many objects the disk holds when it is full, if those to come are as long as those that there are.
+    /// How many objects the disk holds when full, if further ones have the mean size of those held.
     pub fn objects_when_full(&self) -> usize {
         let mean_bytes = match self.bytes > self.bytes_max / TELLING_SHARE {
             true => self.bytes / self.objects.max(1),
@@ -81,14 +81,14 @@ impl Held {
     }
 }
 
-/// A rule, and what it remembers.
+/// A rule and its memory of requests.
 pub struct Rule {
     from_memory: bool,
     admission: Admission,
 }
 
 impl Rule {
-    /// For a disk of so many bytes.
+    /// A rule for a disk of this size.
     pub fn new(kind: RuleKind, disk_bytes: u64) -> Self {
         let objects = usize::try_from(disk_bytes / OBJECT_BYTES_MEAN).unwrap_or(usize::MAX);
         Rule {
@@ -97,7 +97,7 @@ impl Rule {
         }
     }
 
-    /// A miss: does it go to disk? `is_full`: something would have to leave.
+    /// Whether a missed object goes to disk. `is_full`: the object would evict another.
     pub fn admits(&mut self, access: &Access, is_full: bool, held: impl FnOnce() -> Held) -> bool {
         let id = mix(u64::from(access.object));
         self.admission.asked(id);
@@ -113,7 +113,7 @@ impl Rule {
         self.admission.hit(id, u64::from(access.size_bytes));
     }
 
-    /// Does an object go to disk that memory answered and that is not there?
+    /// Whether an object that memory answers and the disk lacks goes to disk.
     pub fn admits_from_memory(&self) -> bool {
         self.from_memory
     }
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn the_filters_grow_to_what_the_disk_holds() {
-        // Made for 1024 objects, at the least; then for 10,000.
+        // The filter begins with 1024 objects, the minimum; then it is sized for 10,000.
         let mut rule = Rule::new("second-hit".parse().unwrap(), 1 << 20);
         (0..8000).for_each(|object| _ = admits(&mut rule, object, 1));
         assert!(admits(&mut rule, 1030, 1));

@@ -1,20 +1,20 @@
-//! A ring whose sweep reads what it clears, and writes the best of it again.
+//! A ring whose sweep reads the stretch it clears, and writes the best objects again.
 //!
-//! Objects lie in the order in which they were written. When the hand needs room, it clears the stretch before it, a 64th of the ring: the
-//! objects in it that are worth most are written again at the front, up to a share of the stretch. The others leave.
+//! Objects lie in the order in which they were written. To make room, the hand clears the stretch before it, a 64th of the ring: the
+//! most valuable objects in it are written again at the front, up to a share of the stretch. The others are evicted.
 //!
 //! ```text
 //!   leaves or is written again <-- stretch | oldest ...                    newest <-- writes
 //!
-//!   worth = (1 + hits) / (size x age)         age: bytes written since the last use; hits: up to 15, as four bits have them
+//!   worth = (1 + hits) / (size x age)         age: bytes written since the last use; hits: up to 15, which fit four bits
 //! ```
 //!
-//! A use is a hit on disk, and the first writing. Here no object is written again when it is read: a hit costs no write, wherever the hand is.
+//! A hit on disk is a use, and so is the first write. A read never writes the object again: a hit costs no write, wherever the hand is.
 //! The sweep reads whole stretches.
 //!
-//! Bytes alone count; headers, padding and the room kept empty are left out.
+//! Only bytes of objects count; headers, padding and the room kept empty are left out.
 //!
-//! Memory: 16 bytes an object written and 24 an object number.
+//! Memory: 16 bytes for each object written and 24 for each object number.
 
 use std::collections::VecDeque;
 
@@ -22,13 +22,13 @@ use super::disk::{Disk, NextUse};
 use super::rule::Held;
 use crate::Access;
 
-/// Not here.
+/// In `at`: the object is not held.
 const ABSENT: u64 = u64::MAX;
 /// A stretch is this share of the ring.
 const STRETCH_SHARE: u64 = 64;
 const HITS_MAX: u8 = 15;
 
-/// An object as it was written once.
+/// One write of an object.
 #[derive(Debug, Clone, Copy)]
 struct Copy {
     /// Bytes written before it.
@@ -36,12 +36,12 @@ struct Copy {
     object: u32,
 }
 
-/// What the index knows of an object.
+/// The index entry of an object.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     /// Where its latest copy begins.
     at: u64,
-    /// Bytes that were written before its last use.
+    /// Sum of the bytes written before its last use.
     used: u64,
     size_bytes: u32,
     hits: u8,
@@ -57,14 +57,14 @@ const NOWHERE: Entry = Entry {
 /// See the head of this file.
 pub struct Sweep {
     bytes_max: u64,
-    /// Of what is swept, so many percent of the bytes at most are written again.
+    /// At most this percentage of the swept bytes is written again.
     percent: u8,
-    /// All bytes ever written, and what begins before which is gone.
+    /// Sum of all bytes ever written, and the hand: copies that begin before it are gone.
     written: u64,
     hand: u64,
     /// By place; the oldest first.
     copies: VecDeque<Copy>,
-    /// By object.
+    /// Entries by object.
     entries: Vec<Entry>,
     objects: u64,
     object_bytes: u64,
@@ -73,7 +73,7 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// An empty one; what is written again in percent of what is swept.
+    /// An empty ring; `percent` of the swept bytes may be written again.
     pub fn new(bytes_max: u64, percent: u8) -> Self {
         Sweep {
             bytes_max,
@@ -107,7 +107,7 @@ impl Sweep {
         }
     }
 
-    /// Writes at the front. The entry says what is known of the object.
+    /// Writes an object at the front, with this entry.
     fn write(&mut self, object: u32, entry: Entry) {
         if self.entries.len() <= object as usize {
             self.entries.resize(object as usize + 1, NOWHERE);
@@ -118,7 +118,7 @@ impl Sweep {
         self.entries[object as usize] = Entry { at, ..entry };
         self.objects += 1;
         self.object_bytes += u64::from(entry.size_bytes);
-        // No two copies begin at one place, not even of nothing.
+        // No two copies may have the same place, so an empty object takes one byte.
         self.written += u64::from(entry.size_bytes).max(1);
     }
 
@@ -139,17 +139,17 @@ impl Sweep {
                 live.push((self.worth(&entry), copy.object, entry));
             }
         }
-        // What began in the stretch may end beyond it.
+        // An object that begins in the stretch may end beyond it.
         let next = self.copies.front().map_or(self.written, |copy| copy.at);
         let swept = next - self.hand;
         self.swept_bytes += swept;
         self.hand = next;
         live.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.2.at.cmp(&b.2.at)));
-        // Of what was swept, not of a whole stretch: else the last few objects would be written again for ever.
+        // A share of the swept bytes, not of a whole stretch: else the last few objects would be written again for ever.
         let mut room =
             u64::try_from(u128::from(swept) * u128::from(self.percent) / 100).unwrap_or(0);
         for (_, object, entry) in live {
-            // Not even what is empty is kept for ever.
+            // An empty object counts as one byte, or it would be kept for ever.
             let bytes = u64::from(entry.size_bytes).max(1);
             if bytes <= room {
                 room -= bytes;
@@ -241,7 +241,7 @@ mod tests {
         hit
     }
 
-    /// Ten objects of 64 bytes are a stretch.
+    /// A full ring in which ten objects of 64 bytes are a stretch.
     fn full() -> Sweep {
         let mut sweep = Sweep::new(64 * 640, 30);
         (0..640).for_each(|object| assert!(!get(&mut sweep, object, 64)));
@@ -258,7 +258,7 @@ mod tests {
         get(&mut sweep, 1000, 64);
         assert_eq!((sweep.swept(), sweep.renewed()), (640, (3, 192)));
         let left = (0..20).filter(|&object| !sweep.same(&access(object, 64)));
-        // 3 and 6 are equal; 3 is older.
+        // Objects 3 and 6 are equal; 3 is older.
         assert!(left.eq([0, 1, 2, 6, 7, 8, 9]));
         let held = sweep.held();
         assert_eq!((held.objects, held.bytes), (634, 634 * 64));

@@ -1,4 +1,4 @@
-//! Memory and disk beside slow twins: lists that are searched, the future looked up anew.
+//! Memory and disk against slow models: lists are searched, and the future is looked up anew.
 
 use polymix::random::Chance;
 
@@ -15,7 +15,7 @@ fn access(object: u32, size_bytes: u32) -> Access {
     }
 }
 
-/// Some objects are popular; sizes are an object's own, and change now and then.
+/// A stream with popular objects; an object's size changes now and then.
 fn random_stream(seed: u64, requests: usize, sizes: &[u32]) -> Vec<Access> {
     let mut chance = Chance::new(seed);
     let mut below = |bound: u64| chance.draw() % bound;
@@ -42,7 +42,7 @@ fn counted(disk: &str, memory_bytes: u64, disk_bytes: u64, stream: &[Access]) ->
     hits
 }
 
-/// An object of a twin.
+/// An object of a slow model.
 #[derive(Clone, Copy)]
 struct Held {
     object: u32,
@@ -52,7 +52,7 @@ struct Held {
     asked: usize,
 }
 
-/// Hits and bytes written, where `rank` finds what leaves first: the least. `clock`: priorities grow with what left.
+/// Hits and bytes written; the object of the least `rank` is evicted first. `clock`: priorities grow with those of evicted objects.
 fn slow(
     bytes_max: u32,
     stream: &[Access],
@@ -124,7 +124,7 @@ fn lru_is_the_twins() {
     }
 }
 
-/// Sizes are powers of two, so that the twin's fractions are exact; of equal priorities the one that waits longest goes.
+/// Sizes are powers of two, so that the model's fractions are exact; of equal priorities the oldest is evicted.
 #[test]
 fn gdsf_is_the_twins() {
     for seed in 0..40 {
@@ -156,7 +156,7 @@ fn belady_is_the_twins() {
     }
 }
 
-/// The most hits of all ways to keep objects of size 1: every set that may be kept is tried at every request.
+/// The most hits of all ways to keep objects of size 1: tries every possible set at every request.
 fn most_hits(room: u32, stream: &[Access]) -> u64 {
     let mut best = std::collections::HashMap::from([(0u32, 0u64)]);
     for access in stream {
@@ -208,7 +208,7 @@ fn no_policy_hits_more_than_belady_and_memory_answers_first() {
     }
 }
 
-/// The ring with the store's room, and the store itself over a device in memory.
+/// Compares the ring with the store's room to the store itself over a device in memory.
 #[test]
 fn the_ring_hits_as_the_store_does() {
     const REQUESTS: u64 = 40_000;

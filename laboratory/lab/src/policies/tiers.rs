@@ -1,9 +1,9 @@
-//! A proxy in small: memory in front, a disk behind it, and a rule that says which miss goes to disk.
+//! A small model of a proxy: memory in front, a disk behind it, and a rule of admission to disk.
 //!
 //! ```text
 //! Access --> memory --miss--> disk --miss--> the origin: into memory; to disk, if the rule admits it
 //!              |                \--hit--> into memory
-//!              \--hit: the disk does not learn of it
+//!              \--hit: the disk is not told
 //! ```
 //!
 //! Not known here: time.
@@ -22,46 +22,46 @@ use crate::requests::Requests;
 /// Hits and misses of a cache, in requests and in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Hits {
-    /// Requests that were counted.
+    /// Requests counted.
     pub gets: u64,
-    /// Those that were answered.
+    /// Requests answered from memory or disk.
     pub hits: u64,
     /// Bytes of all answers.
     pub get_bytes: u64,
-    /// Bytes of those from the cache.
+    /// Bytes of answers from memory or disk.
     pub hit_bytes: u64,
-    /// Of the hits, those that memory answered.
+    /// Hits that memory answered.
     pub memory_hits: u64,
-    /// Objects taken in, and written again.
+    /// Objects written to disk, again or for the first time.
     pub inserts: u64,
-    /// Bytes of those.
+    /// Bytes of these writes.
     pub insert_bytes: u64,
     /// Bytes that the disk read to make room.
     pub swept_bytes: u64,
 }
 
 impl Hits {
-    /// Hits of a hundred requests.
+    /// Percentage of the requests that are hits.
     pub fn document_percent(&self) -> f64 {
         100.0 * self.hits as f64 / self.gets.max(1) as f64
     }
 
-    /// Bytes from the cache of a hundred.
+    /// Percentage of the bytes that come from memory or disk.
     pub fn byte_percent(&self) -> f64 {
         100.0 * self.hit_bytes as f64 / self.get_bytes.max(1) as f64
     }
 
-    /// Requests that memory answered, of a hundred.
+    /// Percentage of the requests that memory answered.
     pub fn memory_percent(&self) -> f64 {
         100.0 * self.memory_hits as f64 / self.gets.max(1) as f64
     }
 
-    /// Bytes written for each byte asked for.
+    /// Bytes written for each byte requested.
     pub fn written_per_asked(&self) -> f64 {
         self.insert_bytes as f64 / self.get_bytes.max(1) as f64
     }
 
-    /// Bytes read to make room, for each byte asked for.
+    /// Bytes read to make room for each byte requested.
     pub fn swept_per_asked(&self) -> f64 {
         self.swept_bytes as f64 / self.get_bytes.max(1) as f64
     }
@@ -75,7 +75,7 @@ pub struct Tiers {
 }
 
 impl Tiers {
-    /// Empty ones. No memory: 0 bytes.
+    /// Empty tiers. With 0 memory bytes there is no memory.
     pub fn new(contender: &Contender, memory_bytes: u64, disk_bytes: u64) -> Self {
         Tiers {
             memory: Memory::new(contender.memory, memory_bytes),
@@ -121,7 +121,7 @@ impl Tiers {
     }
 }
 
-/// The next request for the same version of the same object, by request.
+/// For each request: the number of the next request for the same version of the same object.
 ///
 /// # Errors
 /// The file of the requests cannot be read.
@@ -137,7 +137,7 @@ pub fn next_uses(accesses: &Requests<Access>) -> io::Result<Vec<NextUse>> {
         }
         let before = latest[object].replace((at, access.size_bytes));
         if let Some((before, _)) = before.filter(|&(_, size)| size == access.size_bytes) {
-            // A stream of 2^32 requests ends in misses that Belady need not have.
+            // A number beyond 2^32 becomes `NEVER`, so Belady may miss at the end of such a stream.
             next[before] = NextUse::try_from(at).unwrap_or(NEVER);
         }
     }
