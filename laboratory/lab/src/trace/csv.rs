@@ -1,4 +1,4 @@
-//! Columns between commas, tabs, semicolons or bars: libCacheSim's CSV, our own, and whatever else names its columns.
+//! Columns separated by commas, tabs, semicolons or bars: libCacheSim's CSV, our own, and any other with named columns.
 //!
 //! | column | named | unit |
 //! |---|---|---|
@@ -7,7 +7,7 @@
 //! | size | `size`, `obj_size`, `size_bytes`, `bytes`, … | bytes |
 //! | server | `server`, `host`, `tenant` | any text; without it a URL's, or one for all |
 //!
-//! Without a first line that names them they are told by [`Columns`], or are time, object, size: what libCacheSim writes
+//! If no first line names the columns, [`Columns`] gives them; without that they are time, object, size, as libCacheSim writes
 //! most often.
 //!
 //! Limits: no quotes around a cell, so no delimiter within one.
@@ -25,7 +25,7 @@ const SIZES: &[&str] = &["size", "obj_size", "object_size", "size_bytes", "bytes
 const SERVERS: &[&str] = &["server", "host", "tenant"];
 const DELIMITERS: &[u8] = b",\t;|";
 
-/// Where the columns are, counted from 1 as people do. Written as `time=2,object=5,size=4`, and `server=6` if there is one.
+/// The numbers of the columns, counted from 1. Written as `time=2,object=5,size=4`, and `server=6` if there is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Columns {
     time: usize,
@@ -47,7 +47,7 @@ impl Default for Columns {
     }
 }
 
-/// The text names no columns.
+/// The text is not a list of columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "columns are given as time=1,object=2,size=3 and, if there is one, server=4; time_ms= if the time is in milliseconds"
@@ -78,11 +78,11 @@ impl FromStr for Columns {
     }
 }
 
-/// A file of columns, and what is known of them so far.
+/// A file of columns, and its columns as far as known.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Csv {
     told: Option<Columns>,
-    /// Since the first line.
+    /// Columns and delimiter, known after the first line.
     found: Option<(Columns, u8)>,
 }
 
@@ -107,10 +107,10 @@ impl Csv {
     }
 }
 
-/// The delimiter that the first line has most of.
+/// The most frequent delimiter of the first line.
 fn delimiter_of(line: &[u8]) -> u8 {
     let count = |delimiter: &&u8| memchr::memchr_iter(**delimiter, line).count();
-    // Of equals the first in the list.
+    // In a tie the first in the list.
     *DELIMITERS.iter().rev().max_by_key(count).unwrap_or(&b',')
 }
 
@@ -120,7 +120,7 @@ fn cell(line: &[u8], delimiter: u8, place: usize) -> Option<&[u8]> {
         .map(<[u8]>::trim_ascii)
 }
 
-/// What the first line says, if it names at least time, object and size.
+/// The columns that the first line names, if they include at least time, object and size.
 fn names(line: &[u8], delimiter: u8) -> Option<Columns> {
     let cells: Vec<String> = line
         .split(|&byte| byte == delimiter)

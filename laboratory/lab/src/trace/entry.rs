@@ -1,36 +1,36 @@
-//! What a line or record of a trace says, before names have become numbers.
+//! The contents of a line or record of a trace, before names become numbers.
 
 use super::names::{Name, name, server_of};
 
 /// A request as the trace has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// By the trace's own clock.
+    /// Time by the trace's own clock.
     pub at_us: u64,
     pub object: Name,
     pub server: Name,
-    /// None: the line does not say, as with 304.
+    /// `None`: the line has no size, as with 304.
     pub size_bytes: Option<u64>,
 }
 
-/// Why a whole line is no request to a cache.
+/// The reason why a valid line is not a request to a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Skip {
-    /// Not GET: nothing that a cache would keep.
+    /// Not a GET: caches do not store the answer.
     Method,
-    /// A status whose answer a cache would not keep: errors, parts, redirections that are not permanent.
+    /// A status that caches do not store: errors, partial content, redirections that are not permanent.
     Status,
-    /// The browser's own cache answered: a proxy did not see it.
+    /// The browser's own cache answered: a proxy would not see the request.
     Browser,
-    /// A 304, or an answer without a length, for an object whose size no earlier line told.
+    /// A 304, or an answer without a length, for an object whose size no earlier line has.
     Size,
 }
 
 impl Skip {
-    /// All of them, in the order in which they are counted.
+    /// All reasons, in the order in which they are counted.
     pub const ALL: [Skip; 4] = [Skip::Method, Skip::Status, Skip::Browser, Skip::Size];
 
-    /// For reports.
+    /// The words for reports.
     pub fn words(self) -> &'static str {
         match self {
             Skip::Method => "not GET",
@@ -41,7 +41,7 @@ impl Skip {
     }
 }
 
-/// What became of a line.
+/// The result of parsing a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Parsed {
     Request(Entry),
@@ -51,7 +51,7 @@ pub(crate) enum Parsed {
     Bad(&'static str),
 }
 
-/// Bad lines are errors while a line is taken apart.
+/// The error says what is wrong with a line.
 pub(crate) type Result<T> = std::result::Result<T, &'static str>;
 
 impl From<Result<Parsed>> for Parsed {
@@ -70,7 +70,7 @@ pub(crate) fn request(at_us: u64, url: &[u8], size_bytes: Option<u64>) -> Parsed
     })
 }
 
-/// Is the answer to a GET one that caches keep (RFC 9110 section 15.1)? A 304 says that it was kept, and does not say how long it is.
+/// Whether caches store the answer to a request (RFC 9110 section 15.1). A 304 shows that it was stored, but has no length.
 pub(crate) fn judge(
     method: &[u8],
     status: u64,

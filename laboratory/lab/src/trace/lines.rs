@@ -1,14 +1,14 @@
-//! Formats of one request a line.
+//! Formats with one request a line.
 //!
 //! | format | a line |
 //! |---|---|
 //! | `bu` | time, user, machine, URL, bytes, seconds; tabs between; 0 and 0 where the browser's cache answered |
-//! | `squid` | time, elapsed ms, client, code/status, bytes, method, URL, … |
+//! | `clf` | client ident user `[date]` "method URL version" status bytes, possibly more columns (combined) |
 //! | `clf` | client ident user `[date]` "method URL version" status bytes, and whatever follows (combined) |
-//! | `dec-text` | what the tools that came with the DEC traces print of a record |
-//! | `ucb-text` | what `showtrace` of the UC Berkeley Home IP traces prints |
+//! | `dec-text` | a record as printed by the tools that came with the DEC traces |
+//! | `ucb-text` | a record as printed by `showtrace` of the UC Berkeley Home IP traces |
 //!
-//! Bytes are those of the line: with heads in Squid's log, bodies alone in the others.
+//! Bytes are those of the line: with header sections in Squid's log, bodies alone in the others.
 //!
 //! Source: Squid's documentation (native access.log); the NCSA common log format; `formtxt` and `logparse` as the network
 //! simulator ns-2 carries them (indep-utils/webtrace-conv). URLs are bytes, not text.
@@ -65,7 +65,7 @@ pub(crate) fn clf(line: &[u8]) -> Result<Parsed> {
     let close = memchr::memchr(b']', &line[open..]).ok_or("no [date]")? + open;
     let at_us = clf_date_s(&line[open + 1..close])? * 1_000_000;
     let quoted = memchr::memchr(b'"', &line[close..]).ok_or("no \"request\"")? + close + 1;
-    // A quote within the URL is written \" by some servers.
+    // Some servers write a quote within the URL as \".
     let mut end = quoted;
     loop {
         end += memchr::memchr(b'"', &line[end..]).ok_or("the \"request\" does not end")?;
@@ -89,7 +89,7 @@ pub(crate) fn clf(line: &[u8]) -> Result<Parsed> {
     })
 }
 
-/// `10/Oct/2000:13:55:36 -0700` as Unix seconds.
+/// Unix seconds of a date like `10/Oct/2000:13:55:36 -0700`.
 fn clf_date_s(date: &[u8]) -> Result<u64> {
     const MONTHS: &[u8] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
     const WRONG: &str = "the date is no date";
@@ -120,7 +120,7 @@ fn clf_date_s(date: &[u8]) -> Result<u64> {
     u64::try_from(seconds).map_err(|_| WRONG)
 }
 
-/// A line that the DEC tools print: columns by place, a heading first.
+/// A line printed by the DEC tools: columns by position, after a heading.
 pub(crate) fn dec_text(line: &[u8]) -> Result<Parsed> {
     let columns: Vec<&[u8]> = words(line).take(17).collect();
     if columns.first() == Some(&&b"time"[..]) {
@@ -161,7 +161,7 @@ pub(crate) fn ucb_text(line: &[u8]) -> Result<Parsed> {
         .and_then(|us| us.checked_add(micros))
         .ok_or("the time is beyond all times")?;
     let body_bytes = number(columns[11])?;
-    // The URL stands between method and version, if the sniffer saw both.
+    // The URL is between method and version, if the sniffer saw both.
     let (method, url) = match columns.get(14) {
         Some(url) => (columns[13], *url),
         None => (&b"GET"[..], columns[13]),
@@ -169,7 +169,7 @@ pub(crate) fn ucb_text(line: &[u8]) -> Result<Parsed> {
     Ok(ucb_request(at_us, columns[4], method, url, body_bytes))
 }
 
-/// A request of the Home IP traces. They have no status: an answer without a body is one that was not modified, or cut short.
+/// A request of the Home IP traces. They have no status: an answer without a body was not modified, or cut short.
 pub(crate) fn ucb_request(
     at_us: u64,
     server: &[u8],

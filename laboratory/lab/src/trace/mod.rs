@@ -1,4 +1,4 @@
-//! Traces: from a file of any of the known formats to a row of [`Access`].
+//! Traces: from a file of any of the known formats to a sequence of [`Access`].
 //!
 //! ```text
 //! file --open--> bytes --lines, records, csv--> entries --names--> Access
@@ -6,11 +6,11 @@
 //!                                              counted: lines, requests, skipped (by reason), bad
 //! ```
 //!
-//! A line that can not be understood is counted, the first few are kept to be shown, and reading goes on. So it does with
-//! lines that are understood and are no requests to a cache ([`Skip`]). Only a source that can not be read or unpacked ends it.
-//! A 304 does not say how long the object is: it is taken to be as long as when it was last seen.
+//! A line that cannot be parsed is counted, the first few are kept for display, and reading goes on. The same holds for
+//! valid lines that are not requests to a cache ([`Skip`]). Only a source that cannot be read or unpacked ends it.
+//! A 304 has no size: the object is taken to have the size it had last.
 //!
-//! What is in memory: a line, and 28 to 48 bytes for every object ever named (its hash, its number, its last size).
+//! Memory: a line, and 28 to 48 bytes for every object ever named (its hash, its number, its last size).
 //!
 //! Not known here: caches.
 //! Limits: lines of [`LINE_BYTES_MAX`], longer ones are bad; objects of 4 GiB; 2^32 - 2 objects.
@@ -43,21 +43,21 @@ use csv::Csv;
 use entry::{Entry, Parsed};
 use names::Names;
 
-/// Longer lines are bad.
+/// Longer lines count as bad.
 pub const LINE_BYTES_MAX: usize = 1 << 16;
-/// Bad lines that are kept to be shown.
+/// Bad lines kept for display.
 pub const BAD_KEPT: usize = 5;
-/// Of a bad line so much is shown.
+/// Bytes of a bad line that are shown.
 const BAD_SHOWN_BYTES: usize = 100;
-/// Bytes looked at to find out the format, and lines.
+/// Bytes and lines examined to detect the format.
 const LOOK_BYTES: usize = 1 << 16;
 const LOOK_LINES: usize = 50;
 
-/// How a trace is written.
+/// The format of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
-    /// Boston University's.
+    /// Boston University traces.
     Bu,
     /// Squid's native access.log.
     Squid,
@@ -65,20 +65,20 @@ pub enum Format {
     Clf,
     /// Digital's proxy traces, binary.
     Dec,
-    /// The same, as their tools print them.
+    /// Digital's proxy traces, as their tools print them.
     DecText,
     /// UC Berkeley's Home IP traces, binary.
     Ucb,
-    /// The same, as `showtrace` prints them.
+    /// UC Berkeley's Home IP traces, as `showtrace` prints them.
     UcbText,
-    /// Columns.
+    /// Columns with a delimiter.
     Csv,
     /// libCacheSim's oracleGeneral.
     OracleGeneral,
 }
 
 impl Format {
-    /// All of them, with their names.
+    /// All formats with their names.
     pub const ALL: [(Format, &'static str); 9] = [
         (Format::Bu, "bu"),
         (Format::Squid, "squid"),
@@ -91,7 +91,7 @@ impl Format {
         (Format::OracleGeneral, "oracle-general"),
     ];
 
-    /// Those of one request a line, in the order in which they are tried: the strictest first.
+    /// Formats with one request a line, in the order in which they are tried: the strictest first.
     const LINES: [Format; 6] = [
         Format::Bu,
         Format::UcbText,
@@ -101,7 +101,7 @@ impl Format {
         Format::Csv,
     ];
 
-    /// The format in which the first bytes of a trace make most sense; none if in none of them half of the lines do.
+    /// The format that parses most of the first lines; `None` if none parses half of them.
     fn of(start: &[u8]) -> Option<Format> {
         if start.is_empty() {
             return Some(Format::Csv);
@@ -118,7 +118,7 @@ impl Format {
         }
         let mut lines: Vec<&[u8]> = start.split(|&byte| byte == b'\n').collect();
         if start.len() == LOOK_BYTES {
-            // Cut off.
+            // The last line is cut off.
             lines.pop();
         }
         lines.retain(|line| !is_blank(line));
@@ -133,7 +133,7 @@ impl Format {
             };
             lines.iter().filter(good).count()
         };
-        // Of equals the stricter.
+        // In a tie the stricter format.
         let best = Format::LINES
             .into_iter()
             .rev()
@@ -149,7 +149,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// The text names no format.
+/// The text is not the name of a format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a trace's format is bu, squid, clf, dec, dec-text, ucb, ucb-text, csv or oracle-general")]
 pub struct UnknownFormat;
@@ -163,43 +163,43 @@ impl FromStr for Format {
     }
 }
 
-/// Why a trace can not be read on.
+/// The reason why reading a trace ends.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// It can not be read, or not unpacked.
+    /// The trace cannot be read, or not unpacked.
     #[error("{path}: {source}", path = path.display())]
     Unreadable {
-        /// Which one.
+        /// The trace.
         path: PathBuf,
-        /// What the system or the unpacker says.
+        /// The error of the system or the unpacker.
         source: io::Error,
     },
-    /// Its first lines are of no format known here.
+    /// The first lines are in no known format.
     #[error("{path}: its format is not clear; name it with --format", path = path.display())]
     Unclear {
-        /// Which one.
+        /// The trace.
         path: PathBuf,
     },
     /// More objects than have numbers.
     #[error("{path}: more than 2^32 objects", path = path.display())]
     TooMany {
-        /// Which one.
+        /// The trace.
         path: PathBuf,
     },
 }
 
-/// What was met in a trace so far.
+/// Counts of a trace's lines so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     /// Lines or records.
     pub lines: u64,
-    /// Those that are requests.
+    /// Lines that are requests to a cache.
     pub requests: u64,
-    /// Those that were not understood.
+    /// Lines that cannot be parsed.
     pub bad: u64,
-    /// Those that are no requests to a cache, by reason as in [`Skip::ALL`].
+    /// Valid lines that are not requests to a cache, by reason as in [`Skip::ALL`].
     pub skipped: [u64; Skip::ALL.len()],
-    /// The first bad ones: the line's number, what is wrong, its beginning.
+    /// The first bad lines: number, error, beginning.
     pub bad_shown: Vec<String>,
 }
 
@@ -224,7 +224,7 @@ pub struct Trace {
     tally: Tally,
     objects: Names,
     servers: Names,
-    /// By object: as it was last told. `NOT_KNOWN` if never.
+    /// By object: its last known size; `NOT_KNOWN` if no line had one.
     sizes: Vec<u32>,
     first_at_us: Option<u64>,
     ended: bool,
@@ -243,10 +243,10 @@ impl fmt::Debug for Trace {
 }
 
 impl Trace {
-    /// Opens a trace; `-` is standard input. The format is found out unless it is given; `columns` are for CSV.
+    /// Opens a trace; `-` is standard input. The format is detected unless it is given; `columns` are for CSV.
     ///
     /// # Errors
-    /// It can not be read, or its format is not clear.
+    /// The trace cannot be read, or its format is not clear.
     pub fn open(
         path: &Path,
         format: Option<Format>,
@@ -260,7 +260,7 @@ impl Trace {
         Trace::new(path, source, format, columns)
     }
 
-    /// A trace of bytes that are at hand; `path` is for messages.
+    /// A trace of these bytes; `path` is for messages.
     ///
     /// # Errors
     /// As [`Trace::open`].
@@ -291,7 +291,7 @@ impl Trace {
         let format = match format.or(columns.map(|_| Format::Csv)) {
             Some(format) => format,
             None => {
-                // A buffer may hold less than is to be looked at, so that is taken out and put before the rest.
+                // A buffer may hold fewer bytes than are to be examined, so they are read first and chained before the rest.
                 let mut start = Vec::new();
                 let mut look = source.as_mut().take(LOOK_BYTES as u64);
                 look.read_to_end(&mut start).map_err(unreadable)?;
@@ -320,22 +320,22 @@ impl Trace {
         })
     }
 
-    /// Given or found out.
+    /// The format, given or detected.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// What was met so far.
+    /// Counts of the lines so far.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// Does the trace tell servers apart? Some formats do not.
+    /// The number of different servers so far; some formats do not distinguish servers.
     pub fn servers(&self) -> usize {
         self.servers.len()
     }
 
-    /// The next line or record; none at the end.
+    /// The next line or record; `None` at the end.
     fn next_parsed(&mut self) -> io::Result<Option<Parsed>> {
         match self.format {
             Format::OracleGeneral => records::oracle(self.source.as_mut()),
@@ -356,7 +356,7 @@ impl Trace {
         }
     }
 
-    /// Counts what was met; a request if it is one.
+    /// Counts a line or record; returns the request if it is one.
     fn take(&mut self, parsed: Parsed) -> Result<Option<Access>, TraceError> {
         self.tally.lines += 1;
         match parsed {
@@ -411,7 +411,7 @@ impl Trace {
         let first_at_us = *self.first_at_us.get_or_insert(entry.at_us);
         self.tally.requests += 1;
         Ok(Some(Access {
-            // Logs are in the order in which answers ended, so a clock may step back.
+            // Logs are in the order in which answers ended, so times may step back.
             at_ms: entry.at_us.saturating_sub(first_at_us) / 1000,
             object,
             server,
@@ -462,7 +462,7 @@ fn is_blank(line: &[u8]) -> bool {
     line.trim_ascii().is_empty()
 }
 
-/// The next line without its end; of one that is too long a byte more than is allowed, and the rest is read over. False: no more.
+/// Reads the next line without its end; of a line that is too long one byte more than the limit, skipping the rest. False at the end.
 fn read_line(source: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     line.clear();
     let mut any = false;

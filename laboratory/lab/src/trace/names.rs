@@ -1,7 +1,7 @@
 //! From names to numbers: every URL and every server gets the next number when it is first seen.
 //!
-//! What is kept of a name is a hash of 128 bits. Two of a million names share one with a probability of 10^-27, and what is
-//! kept takes 20 to 40 bytes an object, however long the URLs are.
+//! A name is kept as a hash of 128 bits. Two of a million names share one with a probability of 10^-27, and an
+//! entry takes 20 to 40 bytes an object, however long the URLs are.
 //!
 //! Not known here: formats.   Limits: 2^32 - 2 names.
 
@@ -16,12 +16,12 @@ pub(crate) fn name(bytes: &[u8]) -> Name {
     XxHash3_128::oneshot(bytes)
 }
 
-/// The hash of a name in two parts: what is at `place` on `host`.
+/// The hash of a name in two parts: `place` on `host`.
 pub(crate) fn name_on(host: Name, place: &[u8]) -> Name {
     XxHash3_128::oneshot_with_seed(host as u64 ^ (host >> 64) as u64, place)
 }
 
-/// The server that a URL names: host and port, in lower case. A path alone names the one server whose log it is.
+/// The server of a URL: host and port, in lower case. A path alone belongs to the one server whose log it is.
 pub(crate) fn server_of(url: &[u8]) -> Name {
     let Some(at) = memchr::memmem::find(url, b"://") else {
         return name(b"");
@@ -39,12 +39,12 @@ pub(crate) fn server_of(url: &[u8]) -> Name {
     name(&host.to_ascii_lowercase())
 }
 
-/// Numbers given out so far.
+/// The numbers given to names so far.
 #[derive(Debug, Default)]
 pub(crate) struct Names(HashTable<(Name, u32)>);
 
 impl Names {
-    /// The number of a name; the next one if it is new, `None` if all are given out.
+    /// The number of a name; a new name gets the next one, `None` if there are no more.
     pub(crate) fn number(&mut self, name: Name) -> Option<u32> {
         // The name is a hash already.
         let hash = name as u64;
@@ -58,7 +58,7 @@ impl Names {
         Some(next)
     }
 
-    /// How many were given out.
+    /// The number of names so far.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }

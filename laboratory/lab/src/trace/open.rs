@@ -1,9 +1,9 @@
-//! Bytes of a trace, unpacked on the way: `.zst`, `.gz` and `.xz`, told apart by their first bytes and not by their names.
+//! Reads a trace and unpacks it: `.zst`, `.gz` and `.xz`, recognized by their first bytes, not by their names.
 //!
-//! A compressed file may be several, one after the other, as `cat` makes them; they are read as one.
+//! A compressed file may consist of several in sequence, as `cat` makes them; they are read as one.
 //!
-//! Not known here: what the bytes mean.
-//! Limits: a zstd window of at most [`ZSTD_WINDOW_BYTES_MAX`], an xz dictionary of at most [`XZ_MEMORY_KIB_MAX`]; a file that wants
+//! Not known here: the format of the trace.
+//! Limits: a zstd window of at most [`ZSTD_WINDOW_BYTES_MAX`], an xz dictionary of at most [`XZ_MEMORY_KIB_MAX`]; a file that needs
 //! more is refused with an error while it is read.
 //! Source: RFC 8878 section 3.1 (frames, skippable frames), RFC 1952 section 2.2 (members).
 
@@ -16,9 +16,9 @@ use lzma_rust2::XzReader;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-/// What `zstd --long=27` writes.
+/// The window of `zstd --long=27`.
 pub const ZSTD_WINDOW_BYTES_MAX: u64 = 128 << 20;
-/// What `xz -9` needs, and some.
+/// More than `xz -9` needs.
 pub const XZ_MEMORY_KIB_MAX: u32 = 256 << 10;
 const BUFFER_BYTES: usize = 1 << 18;
 
@@ -29,7 +29,7 @@ const XZ: [u8; 6] = [0xFD, b'7', b'z', b'X', b'Z', 0];
 /// Opens a file; `-` is standard input.
 ///
 /// # Errors
-/// As the system says it.
+/// Errors of the system.
 pub fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
     if path.as_os_str() == "-" {
         return unpacked(io::stdin().lock());
@@ -37,10 +37,10 @@ pub fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
     unpacked(File::open(path)?)
 }
 
-/// The bytes within, unpacked if they are packed.
+/// The bytes of a source, unpacked if they are packed.
 ///
 /// # Errors
-/// As the source says it.
+/// Errors of the source.
 pub fn unpacked(source: impl Read + 'static) -> io::Result<Box<dyn BufRead>> {
     let mut source = BufReader::with_capacity(BUFFER_BYTES, source);
     let start = source.fill_buf()?;
@@ -69,7 +69,7 @@ struct Zstd<R: BufRead> {
 enum Frame<R: BufRead> {
     Between(R),
     Within(R, Box<FrameDecoder>),
-    /// An error was told; there is no way on.
+    /// An error was returned; no further bytes follow.
     Broken,
 }
 
@@ -105,7 +105,7 @@ impl<R: BufRead> Read for Zstd<R> {
     }
 }
 
-/// At the start of a frame.
+/// Begins a frame.
 fn begin<R: BufRead>(mut source: R) -> io::Result<Frame<R>> {
     let mut decoder = FrameDecoder::new();
     decoder.set_max_window_size(ZSTD_WINDOW_BYTES_MAX);
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn xz_is_read() {
-        // "abc\n" as xz 5.4 packs it.
+        // "abc\n" as packed by xz 5.4.
         const ABC: [u8; 56] = [
             0xfd, 0x37, 0x7a, 0x58, 0x5a, 0x00, 0x00, 0x01, 0x69, 0x22, 0xde, 0x36, 0x02, 0x00,
             0x21, 0x01, 0x16, 0x00, 0x00, 0x00, 0x74, 0x2f, 0xe5, 0xa3, 0x01, 0x00, 0x03, 0x61,

@@ -22,15 +22,15 @@ use super::entry::{Entry, Parsed, judge};
 use super::lines::ucb_request;
 use super::names::{name, name_on};
 
-/// Before the first record of a DEC trace.
+/// Length of the header before the first record of a DEC trace.
 pub(crate) const DEC_HEADER_BYTES: usize = 8192;
 const DEC_RECORD_BYTES: usize = 60;
 const UCB_RECORD_BYTES: usize = 60;
 const ORACLE_RECORD_BYTES: usize = 24;
-/// GET, as the DEC traces number methods.
+/// The methods, by their numbers in DEC traces.
 const DEC_METHODS: [&[u8]; 5] = [b"NONE", b"GET", b"POST", b"HEAD", b"CONNECT"];
 
-/// Fills `buffer` as far as the source goes; how far that was.
+/// Fills `buffer` as far as the source has bytes; returns how many it had.
 fn fill(source: &mut dyn BufRead, buffer: &mut [u8]) -> io::Result<usize> {
     let mut len = 0;
     while len < buffer.len() {
@@ -44,7 +44,7 @@ fn fill(source: &mut dyn BufRead, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(len)
 }
 
-/// One record of a fixed length: none at the end; what is cut off is bad.
+/// Reads a record of fixed length: `None` at the end; an incomplete record is bad.
 fn record<const LEN: usize>(
     source: &mut dyn BufRead,
     parse: impl FnOnce(&[u8; LEN], &mut dyn BufRead) -> io::Result<Parsed>,
@@ -150,7 +150,7 @@ pub(crate) fn skip_dec_header(source: &mut dyn BufRead) -> io::Result<()> {
     io::copy(&mut source.take(DEC_HEADER_BYTES as u64), &mut io::sink()).map(drop)
 }
 
-/// Could a DEC trace begin like that? It tells itself by the time in its first record, which is of the nineties.
+/// Whether this may be the start of a DEC trace: its first record has a time in the nineties.
 pub(crate) fn looks_like_dec(start: &[u8]) -> bool {
     start
         .get(DEC_HEADER_BYTES..DEC_HEADER_BYTES + DEC_RECORD_BYTES)
@@ -161,7 +161,7 @@ pub(crate) fn looks_like_dec(start: &[u8]) -> bool {
         })
 }
 
-/// Could a Home IP trace begin like that? By the times and the port, always 80.
+/// Whether this may be the start of a Home IP trace: by the times and the port, which is always 80.
 pub(crate) fn looks_like_ucb(start: &[u8]) -> bool {
     start.len() >= UCB_RECORD_BYTES
         && nineties(be32(start, 0))
@@ -169,7 +169,7 @@ pub(crate) fn looks_like_ucb(start: &[u8]) -> bool {
         && start[34..36] == [0, 80]
 }
 
-/// Could an oracleGeneral trace begin like that? Two records whose times do not run backwards, and sizes that sizes can have.
+/// Whether this may be the start of an oracleGeneral trace: two records with ascending times and plausible sizes.
 pub(crate) fn looks_like_oracle(start: &[u8]) -> bool {
     const SIZE_MAX: u32 = 1 << 31;
     if start.len() < 2 * ORACLE_RECORD_BYTES {

@@ -1,11 +1,11 @@
-//! What a [`Summary`] says: tables for a terminal, a page with plots for a browser.
+//! The report on a [`Summary`]: tables for a terminal, a page with plots for a browser.
 
 use page::{Axis, Page, Plot, Series, Table};
 
 use super::{Skip, Summary, Tally};
 use crate::policies::size_text;
 
-/// What is in it; sizes.
+/// Tables of the contents and of sizes.
 pub fn tables(name: &str, summary: &Summary, tally: Option<&Tally>) -> Vec<Table> {
     let mut all = Table::new(name, &["", "count", "share"]);
     let percent =
@@ -100,7 +100,7 @@ pub fn tables(name: &str, summary: &Summary, tally: Option<&Tally>) -> Vec<Table
     vec![all, sizes]
 }
 
-/// The same with plots, and the bad lines that were kept.
+/// A page with these tables, plots, and the bad lines that were kept.
 pub fn page(name: &str, summary: &Summary, tally: Option<&Tally>) -> Page {
     let mut page = Page::new(&format!("What is in {name}"));
     for table in tables(name, summary, tally) {

@@ -1,24 +1,24 @@
-//! What is in a row of requests: counts, sizes, popularity.
+//! A summary of a sequence of requests: counts, sizes, popularity.
 //!
-//! The *popularity slope* is the exponent of Zipf's law: of the objects in order of popularity, the n-th is asked for in
+//! The *popularity slope* is the exponent of Zipf's law: of the objects in order of popularity, the n-th is requested in
 //! proportion to 1 / n^slope. It is fitted by least squares on logarithms, to ranks that are spaced evenly on a logarithmic scale,
-//! from rank [`RANK_MIN`] to the last object that was asked for more than once: the first ranks are few and the once-only
-//! objects are a flat tail that no law describes.
+//! from rank [`RANK_MIN`] to the last object that was requested more than once: the first ranks are too few, and the objects
+//! requested once are a flat tail that the law does not describe.
 //!
 //! Memory: 16 bytes an object, 8 a server.
-//! Source: Breslau, Cao, Fan, Phillips, Shenker: Web Caching and Zipf-like Distributions, 1999 (what slope means, and its fit).
+//! Source: Breslau, Cao, Fan, Phillips, Shenker: Web Caching and Zipf-like Distributions, 1999 (definition of the slope, and its fit).
 
 use serde::Serialize;
 
 use crate::Access;
 
-/// The fit begins here.
+/// First rank of the fit.
 const RANK_MIN: usize = 10;
-/// Ranks for each doubling.
+/// Fitted ranks for each doubling of the rank.
 const RANKS_PER_DOUBLING: f64 = 4.0;
 const PERCENTILES: [u8; 5] = [10, 50, 90, 99, 100];
 
-/// Counts of a row of requests.
+/// Counts of a sequence of requests.
 #[derive(Debug, Clone, Default, Serialize, PartialEq)]
 pub struct Summary {
     /// Requests.
@@ -29,47 +29,47 @@ pub struct Summary {
     pub servers: u64,
     /// Bytes of all answers.
     pub bytes: u64,
-    /// Bytes of all objects, each as it was first seen.
+    /// Bytes of all objects, each with its first size.
     pub object_bytes: u64,
-    /// Objects asked for once only.
+    /// Objects requested only once.
     pub once: u64,
-    /// Requests for an object that was asked for before.
+    /// Requests for an object that was requested before.
     pub repeats: u64,
-    /// Of these, those whose object has another size than the last time: a new version.
+    /// Repeats whose object has another size than the last time: a new version.
     pub changed: u64,
     /// From the first to the last request, in milliseconds.
     pub span_ms: u64,
-    /// Percent of the objects, and the size they are at most.
+    /// Percentages of the objects, each with the largest size among them.
     pub size_percentiles: Vec<(u8, u32)>,
     /// Sizes of objects and of answers, by powers of two.
     pub sizes: Vec<SizeClass>,
-    /// Zipf's exponent, if there are objects enough to fit one.
+    /// Zipf's exponent, if there are enough objects to fit one.
     pub popularity_slope: Option<f64>,
-    /// Requests of the objects by rank: ranks spaced evenly on a logarithmic scale.
+    /// Rank and requests of objects, at ranks spaced evenly on a logarithmic scale.
     pub popularity: Vec<(u64, u64)>,
 }
 
 /// Sizes from half of `to_bytes` to just below it.
 #[derive(Debug, Clone, Copy, Serialize, PartialEq, Eq)]
 pub struct SizeClass {
-    /// A power of two, or 1 for what is empty.
+    /// A power of two, or 1 for empty objects.
     pub to_bytes: u64,
-    /// Objects of such a size.
+    /// Objects of these sizes.
     pub objects: u64,
-    /// Requests for them.
+    /// Requests for these objects.
     pub requests: u64,
     /// Bytes of these requests.
     pub bytes: u64,
 }
 
-/// Counts one request after the other.
+/// Builds a [`Summary`], request by request.
 #[derive(Debug, Clone, Default)]
 pub struct Summing {
     summary: Summary,
     /// By object: requests, first size, last size.
     objects: Vec<(u32, u32, u32)>,
     servers: Vec<u32>,
-    /// By the bits of the size.
+    /// By the number of bits of the size.
     classes: Vec<SizeCount>,
 }
 
@@ -81,26 +81,26 @@ struct SizeCount {
 }
 
 impl Summary {
-    /// Counts a whole row.
+    /// The summary of a whole sequence.
     pub fn of(accesses: impl IntoIterator<Item = Access>) -> Summary {
         let mut summing = Summing::default();
         accesses.into_iter().for_each(|access| summing.add(&access));
         summing.finish()
     }
 
-    /// Bytes of an answer on average.
+    /// Mean bytes of an answer.
     pub fn bytes_mean(&self) -> f64 {
         self.bytes as f64 / self.requests.max(1) as f64
     }
 
-    /// Bytes of an object on average.
+    /// Mean bytes of an object.
     pub fn object_bytes_mean(&self) -> f64 {
         self.object_bytes as f64 / self.objects.max(1) as f64
     }
 }
 
 impl Summing {
-    /// One more.
+    /// Adds a request.
     pub fn add(&mut self, access: &Access) {
         let summary = &mut self.summary;
         let size = access.size_bytes;
@@ -115,7 +115,7 @@ impl Summing {
             self.servers.resize(server + 1, 0);
         }
         self.servers[server] += 1;
-        // 0 is a class of its own; then 1, 2 and 3, 4 to 7 and so on.
+        // Class 0 is for size 0; then 1, 2 and 3, 4 to 7 and so on.
         let bits = (u32::BITS - size.leading_zeros()) as usize;
         if self.classes.len() <= bits {
             self.classes.resize(bits + 1, SizeCount::default());
@@ -136,7 +136,7 @@ impl Summing {
         *last = size;
     }
 
-    /// All that can be said.
+    /// The summary of all requests added.
     pub fn finish(self) -> Summary {
         let Summing {
             mut summary,
@@ -175,7 +175,7 @@ impl Summing {
     }
 }
 
-/// Ranks from 1 to `count`, evenly on a logarithmic scale.
+/// Ranks from 1 to `count`, spaced evenly on a logarithmic scale.
 fn ranks(count: usize) -> impl Iterator<Item = usize> {
     let mut last = 0;
     (0..)

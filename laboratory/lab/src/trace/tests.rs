@@ -1,4 +1,4 @@
-//! What a trace becomes, whatever is wrong with it.
+//! Reading traces, including faulty ones.
 
 use super::*;
 use proptest::prelude::*;
@@ -142,7 +142,7 @@ const LINES: [&str; 7] = [
 ];
 
 proptest! {
-    /// A line of one format, with bytes changed, put in and taken out, as any format.
+    /// A line of one format, with bytes changed, inserted and removed, read as any format.
     #[test]
     fn no_line_stops_a_reader(
         line in prop::sample::select(&LINES[..]),

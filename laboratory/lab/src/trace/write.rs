@@ -1,6 +1,6 @@
-//! A row of [`Access`] as CSV, packed if its name ends in `.zst`: `at_ms,object,server,size_bytes`.
+//! Writes a sequence of [`Access`] as CSV, packed if its name ends in `.zst`: `at_ms,object,server,size_bytes`.
 //!
-//! A packed file is frames of [`FRAME_BYTES`] one after the other, so that memory stays bounded; every zstd reads that as one.
+//! A packed file is a sequence of frames of [`FRAME_BYTES`], so that memory stays bounded; every zstd decoder reads them as one.
 //!
 //! Source: our own columns; `csv` beside reads them by name.
 
@@ -12,14 +12,14 @@ use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 use crate::Access;
 
-/// Bytes that are packed together.
+/// Bytes packed as one frame.
 pub const FRAME_BYTES: usize = 4 << 20;
 
 /// Writes into a file, packed or not.
 #[derive(Debug)]
 pub struct Writer {
     out: BufWriter<File>,
-    /// What waits to be packed.
+    /// Bytes not yet packed; `None` if the file is not packed.
     frame: Option<Vec<u8>>,
 }
 
@@ -27,7 +27,7 @@ impl Writer {
     /// Makes or empties the file.
     ///
     /// # Errors
-    /// As the system says it.
+    /// Errors of the system.
     pub fn create(path: &Path) -> io::Result<Writer> {
         Ok(Writer {
             out: BufWriter::new(File::create(path)?),
@@ -35,10 +35,10 @@ impl Writer {
         })
     }
 
-    /// Writes out what waits. A file without this is cut off.
+    /// Writes the remaining bytes. Without this call the file is incomplete.
     ///
     /// # Errors
-    /// As the system says it.
+    /// Errors of the system.
     pub fn finish(mut self) -> io::Result<()> {
         self.pack()?;
         self.out.flush()
@@ -71,10 +71,10 @@ impl Write for Writer {
     }
 }
 
-/// Writes requests, with a first line that names the columns; how many there were.
+/// Writes requests after a line that names the columns; returns their number.
 ///
 /// # Errors
-/// As `out` says it.
+/// Errors of `out`.
 pub fn write_csv(accesses: impl Iterator<Item = Access>, out: &mut impl Write) -> io::Result<u64> {
     writeln!(out, "at_ms,object,server,size_bytes")?;
     let mut count = 0;
