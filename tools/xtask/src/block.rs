@@ -1,7 +1,7 @@
-//! Block devices: what the kernel counts on them, and one made from a file for a bench.
+//! Block devices: the kernel's counters of them, and a device made from a file for a bench.
 //!
-//! `/sys/dev/block/<major>:<minor>/stat` counts requests as the device sees them, after merging, whichever system call or
-//! io_uring operation they came from. A [`Loop`] is a device of our own, so that nothing else is counted there.
+//! `/sys/dev/block/<major>:<minor>/stat` counts requests as the device sees them, after merging, from any system call or
+//! io_uring operation. A [`Loop`] is a device of our own, so that requests of other programs are not counted.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -11,7 +11,7 @@ use std::process::Command;
 use crate::failure::{During, Failure, Result, fail};
 use crate::size::Bytes;
 
-/// The kernel counts in these, whatever the device's own sector is (Documentation/block/stat.rst).
+/// The kernel's counters have this unit, for devices of any sector size (Documentation/block/stat.rst).
 const SECTOR_BYTES: u64 = 512;
 
 /// Requests and bytes so far.
@@ -24,7 +24,7 @@ pub struct DeviceStat {
 }
 
 impl DeviceStat {
-    /// The device a file lies on, or the device itself if the path is one. None where there is none (tmpfs, overlayfs).
+    /// The device that holds a file, or the device itself if the path is one. `None` without a device (tmpfs, overlayfs).
     pub fn of(path: &Path) -> Option<Self> {
         let meta = fs::metadata(path).ok()?;
         let device = if meta.file_type().is_block_device() {
@@ -50,7 +50,7 @@ impl DeviceStat {
         })
     }
 
-    /// What was added since `before`.
+    /// The difference to `before`.
     pub fn since(&self, before: &Self) -> Self {
         Self {
             reads: self.reads.saturating_sub(before.reads),
@@ -61,7 +61,7 @@ impl DeviceStat {
     }
 }
 
-/// Writes back and forgets all cached pages. False (and a reason on stderr, by the caller) where that is not allowed.
+/// Writes back and drops all cached pages. False if that is not allowed; the caller then prints the reason.
 pub fn drop_page_cache() -> bool {
     rustix::fs::sync();
     fs::write("/proc/sys/vm/drop_caches", "3").is_ok()
@@ -72,7 +72,7 @@ pub fn sync_all() {
     rustix::fs::sync();
 }
 
-/// Runs a system tool; its complaint is part of the error.
+/// Runs a system tool; its error output is part of the error.
 pub fn tool(program: &str, args: &[&str]) -> Result<String> {
     let path = crate::workspace::program(program)
         .ok_or_else(|| Failure::new(format!("{program} is not installed")))?;
@@ -87,10 +87,10 @@ pub fn tool(program: &str, args: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Where the block I/O controller (cgroup v1) is told what to let through. Its root: write-back is done there, and so are direct
-/// transfers of programs that nobody has put into a group.
+/// The root group of the block I/O controller (cgroup v1), which takes limits. Write-back runs in the root group, and so do direct
+/// transfers of programs that are in no other group.
 const LIMITS: &str = "/sys/fs/cgroup/blkio";
-/// Operations a second of a device that crawls.
+/// Limits operations: the device crawls.
 const CRAWL: Limit = Limit {
     files: [
         "blkio.throttle.read_iops_device",
@@ -98,7 +98,7 @@ const CRAWL: Limit = Limit {
     ],
     value: 1,
 };
-/// Bytes a second of one that hangs: the first operation would take an hour.
+/// Limits bytes: the device hangs, since the first operation would take an hour.
 const HANG: Limit = Limit {
     files: [
         "blkio.throttle.read_bps_device",
@@ -107,17 +107,17 @@ const HANG: Limit = Limit {
     value: 1,
 };
 
-/// What the controller lets through.
+/// A limit: the controller's files, and the value for them.
 #[derive(Debug, Clone, Copy)]
 struct Limit {
     files: [&'static str; 2],
     value: u32,
 }
 
-/// A device that crawls or hangs; dropping this lets it run.
+/// A device that crawls or hangs; dropping this removes the limit.
 #[derive(Debug)]
 pub struct Limited {
-    /// As the kernel calls it: "7:3".
+    /// The kernel's name of the device: "7:3".
     number: String,
     files: [&'static str; 2],
 }
@@ -149,7 +149,7 @@ impl Limited {
 
 impl Drop for Limited {
     fn drop(&mut self) {
-        // 0 is no limit.
+        // 0 means no limit.
         if let Err(failure) = self.set(0) {
             eprintln!("{failure}");
         }
@@ -170,7 +170,7 @@ impl Loop {
         let sized = made
             .set_len(size.0)
             .during(|| format!("sizing {}", file.display()))
-            // Allocated now: a hole filled by a later write would cost the file system below, not the store.
+            // Allocate now: otherwise the file system below would allocate during the store's writes.
             .and_then(|()| {
                 rustix::fs::fallocate(&made, rustix::fs::FallocateFlags::empty(), 0, size.0)
                     .during(|| format!("allocating {}", file.display()))
@@ -190,7 +190,7 @@ impl Loop {
         }
     }
 
-    /// Can devices be made here, and be held up? Else why not.
+    /// Whether devices can be made and limited here; the error says why not.
     pub fn can_be_limited() -> Result<()> {
         if !rustix::process::geteuid().is_root() {
             fail!("a loop device needs root");
@@ -204,18 +204,18 @@ impl Loop {
         }
     }
 
-    /// From now on it does an operation a second, until the guard is dropped.
+    /// Limits the device to one operation a second, until the guard is dropped.
     pub fn crawl(&self) -> Result<Limited> {
         Limited::by(&self.device, CRAWL)
     }
 
-    /// From now on it answers nothing, until the guard is dropped; then it answers all that waited.
+    /// Stops all answers of the device until the guard is dropped; then it answers all waiting operations.
     pub fn hang(&self) -> Result<Limited> {
         Limited::by(&self.device, HANG)
     }
 }
 
-/// Detaches the devices over a file that a process left behind which is no more, and lets them run if they were held up.
+/// Detaches the devices over a file, left behind by a process that has ended, and removes their limits.
 pub fn detach_all(file: &Path) -> Result<()> {
     let listed = tool(
         "losetup",
@@ -229,7 +229,7 @@ pub fn detach_all(file: &Path) -> Result<()> {
     )?;
     for device in listed.lines().map(str::trim).filter(|it| !it.is_empty()) {
         for limit in [CRAWL, HANG] {
-            // Dropping it is what takes the limit away.
+            // Dropping the guard removes the limit.
             drop(Limited::by(Path::new(device), limit));
         }
         tool("losetup", &["--detach", device])?;
@@ -255,12 +255,12 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Formats the device (all on it is lost) and mounts it on `dir`.
+    /// Formats the device (its contents are lost) and mounts it on `dir`.
     pub fn fresh(device: &Path, dir: &Path) -> Result<Self> {
         Self::made(device, dir, &[])
     }
 
-    /// The same without a journal.
+    /// As [`Mounted::fresh`], without a journal.
     pub fn without_journal(device: &Path, dir: &Path) -> Result<Self> {
         Self::made(device, dir, &["-O", "^has_journal"])
     }
@@ -281,7 +281,7 @@ impl Mounted {
         })
     }
 
-    /// Leaves it mounted; [`unmount`] undoes it later.
+    /// Leaves the device mounted after the drop; [`unmount`] undoes it later.
     pub fn keep(self) -> PathBuf {
         let dir = self.dir.clone();
         std::mem::forget(self);
@@ -302,7 +302,7 @@ pub fn unmount(dir: &Path) -> Result<()> {
     tool("umount", &[&dir.to_string_lossy()]).map(|_| ())
 }
 
-/// Refuses a path that is no block device, is in use, or holds something (unless `overwrite`).
+/// Refuses a path that is not a block device, is in use, or is not empty (unless `overwrite`).
 pub fn check_expendable(device: &Path, overwrite: bool) -> Result<()> {
     let shown = device.display();
     let meta = fs::metadata(device).during(|| format!("looking at {shown}"))?;

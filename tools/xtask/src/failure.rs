@@ -1,7 +1,7 @@
 //! The one error of this crate: a sentence for the developer who typed the command.
 //!
-//! Nothing here is recovered from by kind, so an error is its text: what was being done, then why it did
-//! not work, outermost first.
+//! No caller distinguishes kinds of errors, so an error is its text: what was being done, then why it
+//! failed, outermost first.
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Says what was being done when an error came up.
+/// Adds to an error what was being done.
 pub trait During<T> {
     /// Puts `what` before the error: "reading /a/b: no such file".
     fn during(self, what: impl FnOnce() -> String) -> Result<T>;

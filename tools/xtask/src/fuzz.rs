@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz-smoke`: every fuzz target, briefly.
 //!
-//! Fuzzing needs a nightly toolchain and cargo-fuzz. Where one is missing this says so and succeeds. The targets are
-//! compiled all the same, so that they follow the crates they are about.
+//! Fuzzing needs a nightly toolchain and cargo-fuzz. If one is missing, the command says so and succeeds. The targets are
+//! compiled all the same, so that they stay in step with the crates they test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::failure::{During, Result, fail};
 use crate::interrupt;
 use crate::workspace;
 
-/// Where the targets are: a workspace of its own, from the root of this one.
+/// The workspace of the targets, from the root of this one.
 const FUZZ_DIR: &str = "tools/fuzz";
 
 /// How long.
@@ -24,7 +24,7 @@ pub struct Options {
     pub seconds: u32,
 }
 
-/// Runs them all.
+/// Runs all targets.
 pub fn run(options: &Options) -> Result<()> {
     let root = workspace::root();
     check(&root)?;
@@ -69,7 +69,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Compiles the targets as far as errors show. Nothing is linked, so libFuzzer itself, which is C++, is not built.
+/// Type-checks the targets. Nothing is linked, so libFuzzer itself, which is C++, is not built.
 fn check(root: &Path) -> Result<()> {
     let manifest = root.join(FUZZ_DIR).join("Cargo.toml");
     let status = Command::new("cargo")
@@ -86,7 +86,7 @@ fn check(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Folders of inputs: where new ones go, and those that the repository has. None: the fuzzer begins with what it has found before.
+/// Folders of inputs: the one for new inputs, then those of the repository. Empty: the fuzzer begins with its earlier findings.
 fn inputs(root: &Path, target: &str) -> Result<Vec<PathBuf>> {
     let fuzz = root.join(FUZZ_DIR);
     let seeds = fuzz.join("seeds").join(target);

@@ -1,7 +1,7 @@
-//! Load over HTTP/2, as [`crate::wrk`] is over HTTP/1.1: keep-alive connections with so many requests at a time on each.
+//! Load over HTTP/2, as [`crate::wrk`] makes it over HTTP/1.1: keep-alive connections with several requests in flight on each.
 //!
-//! The client writes frames by hand and reads them with the crate `http2`'s decoder. Its own cost does not matter, since CPU is read
-//! from the server's processes; it runs on a thread of this process, and all servers get the same requests: a first one that puts its
+//! The client writes frames by hand and reads them with the decoder of crate `http2`. It runs on a thread of this process. Its own cost
+//! does not matter, since CPU is read from the server's processes. All servers get the same requests: a first one that puts its
 //! fields into the server's table, then indices. Every answer must have status 200 and a body of the right length.
 
 use std::cell::Cell;
@@ -25,11 +25,11 @@ use crate::origin;
 use crate::rivals::front::Front;
 use crate::wrk::{Figures, Load, Objects};
 
-/// What the client may have under way on a connection and on a stream: as good as no limit.
+/// Flow-control window of a connection and of a stream: so large that it does not limit.
 const WINDOW: u32 = 0x3fff_ffff;
-/// The connection's window is opened again after so much.
+/// After this many bytes the connection's window is replenished.
 const CREDIT_BYTES: u32 = 1 << 24;
-/// Room of a read. With less, answers that came together are taken one by one, and each asks for the next alone.
+/// Size of a read. With a smaller one, answers that arrive together are read one by one, and each sends its next request alone.
 const READ_BYTES: usize = 128 << 10;
 
 const DATA: u8 = 0;
@@ -40,7 +40,7 @@ const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 
-/// Runs the load to its end. An error, or an answer of a wrong length, is a failure.
+/// Runs the load to its end. An error, or an answer of wrong length, is a failure.
 pub fn run(front: &Front, load: &Load, streams: u32) -> Result<Figures> {
     let connector = match front.protocol.is_encrypted() {
         true => Some(connector(&front.certificate.chain, b"h2")?),
@@ -105,7 +105,7 @@ pub fn run(front: &Front, load: &Load, streams: u32) -> Result<Figures> {
     })
 }
 
-/// Asks on a new connection for one object of so many bytes; returns the connection once the whole answer was taken.
+/// Requests one object of this size on a new connection; returns the connection once the whole answer was read.
 ///
 /// # Errors
 /// As of [`run`].
@@ -137,7 +137,7 @@ pub async fn ask_once<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// A client that trusts this certificate and asks for this protocol.
+/// A TLS connector that trusts this certificate and offers this protocol.
 pub fn connector(chain: &Path, alpn: &[u8]) -> Result<TlsConnector> {
     let pem = fs::read(chain).during(|| format!("reading {}", chain.display()))?;
     let certificate = CertificateDer::from_pem_slice(&pem)
@@ -157,7 +157,7 @@ struct Shared {
     load: Load,
     authority: String,
     until: Instant,
-    /// Of a sequence of numbers, for ids.
+    /// State of the random numbers for ids.
     next: Cell<u64>,
 }
 
@@ -183,7 +183,7 @@ impl Shared {
     }
 }
 
-/// A request under way.
+/// A request in flight.
 struct Asked {
     id: u32,
     at: Instant,
@@ -202,11 +202,11 @@ struct Link<S> {
     next_id: u32,
     credit: u32,
     latencies: Vec<u32>,
-    /// It plays until it has so many.
+    /// The connection ends after this many answers.
     answers_max: usize,
 }
 
-/// Plays to the end; how long each answer took, in microseconds.
+/// Plays to the end; returns the time of each answer in microseconds.
 async fn latencies<S: AsyncRead + AsyncWrite + Unpin>(mut link: Link<S>) -> io::Result<Vec<u32>> {
     link.play().await?;
     Ok(link.latencies)
@@ -237,7 +237,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         }
     }
 
-    /// Asks until the time is over, or there are enough answers.
+    /// Sends requests until the time is over, or there are enough answers.
     async fn play(&mut self) -> io::Result<()> {
         self.out.extend_from_slice(http2::PREFACE);
         let settings = [&[0, 2, 0, 0, 0, 0, 0, 4][..], &WINDOW.to_be_bytes()].concat();
@@ -273,7 +273,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
     }
 
     fn ask(&mut self) {
-        // GET, http; whether a server knows that it is https is its own matter.
+        // :method GET and :scheme https; https also on plain connections.
         let mut block = vec![0x82, 0x87];
         let is_one = matches!(self.shared.load.objects, Objects::One { .. });
         let literal = |first: u8, text: &str, block: &mut Vec<u8>| {
@@ -302,7 +302,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         self.next_id += 2;
     }
 
-    /// Takes whole frames; how many bytes they were.
+    /// Handles whole frames; returns how many bytes they had.
     fn take(&mut self, input: &[u8]) -> io::Result<usize> {
         let mut rest = input;
         while let [a, b, c, kind, flags, d, e, f, g, behind @ ..] = rest {

@@ -1,10 +1,10 @@
-//! `cargo xtask h2spec`: every case of h2spec, its strict ones too, against the program.
+//! `cargo xtask h2spec`: every case of h2spec, including the strict ones, against the program.
 //!
 //! Plain and over TLS, each *cold* (every request is fetched from the origin, because its answer may not be stored) and *warm* (a GET is
-//! a hit in memory, unless a POST before it took the object out): a hit is answered by the connection's own task, a miss by a task of
-//! its stream. One case that fails, or is passed over, is a failure. The table says how many requests came to the origin.
+//! a hit in memory, unless a POST before it removed the object). A hit is answered by the connection's own task, a miss by a task of
+//! its stream. One case that fails or is skipped is a failure. The table says how many requests reached the origin.
 //!
-//! Not known here: what the cases are.   Limits: h2spec waits [`CASE_SECONDS`] for each answer.
+//! Not known here: the cases.   Limits: h2spec waits [`CASE_SECONDS`] for each answer.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,11 +20,11 @@ use crate::rivals::front::Protocol;
 use crate::rivals::{Request, Rival, build_loligo, launch};
 use crate::workspace;
 
-/// How long a case waits for what must come.
+/// Longest wait of a case for an answer.
 const CASE_SECONDS: u32 = 5;
-/// Long enough for cases about windows, short enough for one frame.
+/// Long enough for cases about flow control, short enough for one frame.
 const OBJECT_BYTES: u64 = 1024;
-/// How one gets it.
+/// How to install h2spec.
 const GET_IT: &str = "h2spec is not installed: go install github.com/summerwind/h2spec/cmd/h2spec@latest, and put $(go env GOPATH)/bin on PATH";
 
 /// What to run.
@@ -34,14 +34,14 @@ pub struct Options {
     sections: Vec<String>,
 }
 
-/// What h2spec says at its end.
+/// The totals in h2spec's last line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Counts {
     cases: u32,
     passed: u32,
 }
 
-/// Runs it in all four ways, and prints the counts.
+/// Runs h2spec in all four ways, and prints the counts.
 pub fn run(options: &Options) -> Result<()> {
     let Some(program) = workspace::program("h2spec") else {
         fail!("{GET_IT}");
@@ -133,7 +133,7 @@ fn counts_in(said: &str) -> Option<Counts> {
     })
 }
 
-/// h2spec tells failures once more at its end, with what it had expected.
+/// The part of the output that lists failures again at the end, with the expected results.
 fn what_failed(said: &str) -> &str {
     match said.rfind("\nFailures:") {
         Some(at) => &said[at + 1..],

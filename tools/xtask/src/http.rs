@@ -1,9 +1,9 @@
-//! The client of checks, benches and tortures: asks a server, and hands on its answer as it comes.
+//! The HTTP client of checks, benches and tortures: sends a request, and passes the answer on as it arrives.
 //!
-//! An answer that stops before its framing says so is [`Ended::Broken`], which a kill may cause; one that ends by its
-//! framing is [`Ended::Whole`], and whether that was the right length is for the receiver to say. Blocking.
+//! An answer that ends before its framing says so is [`Ended::Broken`], which a kill may cause. One that ends by its
+//! framing is [`Ended::Whole`]; the receiver judges whether its length was right. Blocking.
 //!
-//! Limits: waits of [`WAIT_MAX`]; those of the crate `wire`.
+//! Limits: waits of [`WAIT_MAX`]; the limits of crate `wire`.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -17,16 +17,16 @@ use crate::failure::{During, Failure, Result, fail};
 use crate::interrupt;
 use crate::progress::Progress;
 
-/// The longest wait for a byte: what a patient client bears.
+/// The longest wait for a byte, as of a patient client.
 pub const WAIT_MAX: Duration = Duration::from_secs(30);
-/// A balancer gives a server so long to take a connection.
+/// The longest wait for a connection, as of a balancer.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
-/// And a client behind it is told so soon that the server is gone.
+/// A waiting client checks this often whether its server is gone, as behind a balancer.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Bytes that the kernel may receive ahead of a slow reader.
 const NARROW_BYTES: usize = 8 << 10;
 
-/// Looks at an answer as it comes. False: enough seen, hang up.
+/// Receives an answer as it arrives. False: hang up.
 pub trait Receiver {
     fn head(&mut self, head: &Response) -> bool;
     fn body(&mut self, piece: &[u8]) -> bool;
@@ -35,11 +35,11 @@ pub trait Receiver {
 /// How an answer ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
-    /// As its framing says.
+    /// The answer is complete by its framing.
     Whole,
-    /// The receiver had enough.
+    /// The receiver returned false.
     HungUp,
-    /// Early. Had its head come?
+    /// The answer ended early; `after_head` says whether its head had arrived.
     Broken { after_head: bool, reason: String },
 }
 
@@ -62,19 +62,19 @@ impl Receiver for Answer {
     }
 }
 
-/// A stream that measures how long a reader waits.
+/// A stream that measures the reader's longest wait.
 #[derive(Debug)]
 struct Watched {
     stream: TcpStream,
-    /// Waits end when this is false.
+    /// Waits end when this becomes false.
     while_open: Option<Arc<AtomicBool>>,
     longest_wait: Duration,
-    /// Nothing has come since the last request.
+    /// No byte has arrived since the last request.
     is_untouched: bool,
 }
 
 impl Watched {
-    /// Waits for [`WAIT_MAX`], or until the server is given up.
+    /// Waits up to [`WAIT_MAX`], or until `while_open` becomes false.
     fn read_patiently(&mut self, into: &mut [u8], begun: Instant) -> io::Result<usize> {
         loop {
             let read = self.stream.read(into);
@@ -120,7 +120,7 @@ impl Write for Watched {
     }
 }
 
-/// A request. One with a body says its length.
+/// A request. With a body it has a Content-Length.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     pub method: &'a str,
@@ -130,7 +130,7 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// One that has nothing but this.
+    /// A request with method and target only.
     pub fn of(method: &'a str, target: &'a str) -> Self {
         Self {
             method,
@@ -156,20 +156,20 @@ impl<'a> Request<'a> {
     }
 }
 
-/// A client of one server with one connection, opened when it is needed.
+/// A client with one connection to one server, opened when needed.
 #[derive(Debug)]
 pub struct Client {
     address: SocketAddr,
     open: Option<wire::Connection<Watched>>,
     is_narrow: bool,
     while_open: Option<Arc<AtomicBool>>,
-    /// Of the last request.
+    /// During the last request.
     longest_wait: Duration,
     is_untouched: bool,
 }
 
 impl Client {
-    /// Nothing is opened yet.
+    /// A client without a connection yet.
     pub fn new(address: SocketAddr) -> Self {
         Self {
             address,
@@ -181,7 +181,7 @@ impl Client {
         }
     }
 
-    /// A slow reader: next to nothing waits in this end's kernel, so that the other end is held up.
+    /// A slow reader with a small receive buffer, so that the server is blocked.
     pub fn narrow(address: SocketAddr) -> Self {
         Self {
             is_narrow: true,
@@ -189,7 +189,7 @@ impl Client {
         }
     }
 
-    /// A client behind a balancer that ends what it waits for when the server is found to be gone.
+    /// A client behind a balancer that ends waiting requests when its server is gone.
     pub fn while_open(address: SocketAddr, open: Arc<AtomicBool>) -> Self {
         Self {
             while_open: Some(open),
@@ -197,7 +197,7 @@ impl Client {
         }
     }
 
-    /// During the last request: how long nothing came while something was waited for.
+    /// The longest wait for a byte during the last request.
     pub fn longest_wait(&self) -> Duration {
         self.longest_wait
     }
@@ -207,7 +207,7 @@ impl Client {
         self.open = None;
     }
 
-    /// Sends a request and hands on what comes.
+    /// Sends a request and passes the answer to `to`.
     pub fn ask(&mut self, request: Request<'_>, to: &mut dyn Receiver) -> Ended {
         let mut after_head = false;
         let opened = self.open.take().map_or_else(|| self.connect(), Ok);
@@ -230,8 +230,8 @@ impl Client {
         ended.unwrap_or_else(|reason| Ended::Broken { after_head, reason })
     }
 
-    /// The same for a request that may be sent twice: once more on a new connection if the server had closed the old one
-    /// before a byte of the answer came, as it may at any time.
+    /// As [`Client::ask`], for a request that may be sent twice: sends it again on a new connection if the server closed the old one
+    /// before the first byte of the answer, as a server may at any time.
     pub fn ask_repeatably(&mut self, request: Request<'_>, to: &mut dyn Receiver) -> Ended {
         let was_open = self.open.is_some();
         match self.ask(request, to) {
@@ -240,7 +240,7 @@ impl Client {
         }
     }
 
-    /// A whole answer.
+    /// Requests a path and returns the whole answer.
     pub fn get(&mut self, path: &str) -> Result<Answer> {
         let mut answer = Answer::default();
         match self.ask_repeatably(Request::of("GET", path), &mut answer) {
@@ -270,7 +270,7 @@ impl Client {
     }
 }
 
-/// Sends a message and reads one answer. May another request follow?
+/// Sends a message and reads one answer. Returns whether another request may follow.
 fn answer(
     open: &mut wire::Connection<Watched>,
     message: &[u8],
@@ -289,8 +289,8 @@ fn answer(
     Ok(head.keeps_alive() && framing != wire::Framing::Close && open.unused().is_empty())
 }
 
-/// Asks for `paths(0)` to `paths(count - 1)` over several connections, in rising order but for the overlap of the
-/// connections. Ends at the first error, at the first answer that `accept` finds wrong, or when interrupted.
+/// Requests `paths(0)` to `paths(count - 1)` over several connections, in ascending order except for the overlap of the
+/// connections. Ends at the first error, at the first answer that `accept` rejects, or when interrupted.
 pub fn load(
     address: SocketAddr,
     title: &str,
@@ -347,7 +347,7 @@ pub fn load(
     }
 }
 
-/// `http://127.0.0.1:8000` (or without the scheme) as an address. Only loopback: benches never leave the machine.
+/// Parses `http://127.0.0.1:8000` (or without the scheme). Only loopback: benches never leave the machine.
 pub fn loopback_address(url: &str) -> Result<SocketAddr> {
     let rest = url.strip_prefix("http://").unwrap_or(url);
     let rest = rest.trim_end_matches('/').replace("localhost", "127.0.0.1");

@@ -1,8 +1,8 @@
-//! `cargo xtask idle-client`: many connections that do nothing.
+//! `cargo xtask idle-client`: many idle connections.
 //!
 //! A process of its own, because client and server together would exceed one process's descriptor limit. Each connection
-//! asks for one object, so that the server has seen a complete exchange, and then stays silent. The client prints
-//! `open <n>`, waits for its stdin to close, looks which connections the server has kept, prints `alive <n>` and ends.
+//! requests one object, so that the server has seen a complete exchange, and then stays idle. The client prints
+//! `open <n>`, waits for its stdin to close, checks which connections the server has kept, prints `alive <n>` and ends.
 //!
 //! A source address serves [`CONNECTIONS_PER_SOURCE`] connections, well below the number of ephemeral ports.
 
@@ -45,14 +45,14 @@ pub struct Options {
     bytes: u64,
 }
 
-/// Opens, waits, looks.
+/// Opens the connections, waits, and checks them.
 pub fn run(options: &Options) -> Result<()> {
     if !options.target.ip().is_loopback() {
         fail!("{} is not on this machine", options.target);
     }
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // With the limit it had, fewer connections may be possible; opening them says so.
+    // If the limit cannot be raised, opening too many connections fails and reports it.
     let _ = setrlimit(Resource::Nofile, limit);
     let alpn: &[u8] = match options.protocol.has_streams() {
         true => b"h2",
@@ -89,7 +89,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// A connection on which one object was taken.
+/// Opens a connection and reads one object on it.
 async fn open(
     options: &Options,
     connector: Option<&TlsConnector>,
@@ -111,7 +111,7 @@ async fn open(
     stream.into_std()
 }
 
-/// One exchange that is complete and good.
+/// Makes one exchange; an error unless it is complete and correct.
 async fn ask<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, options: &Options) -> io::Result<S> {
     let authority = options.target.to_string();
     if options.protocol.has_streams() {
@@ -136,7 +136,7 @@ async fn ask<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, options: &Options
     }
 }
 
-/// Not closed. What came since, as tickets and pings do, is read.
+/// Whether the server has kept the connection. Reads and drops bytes received meanwhile, such as tickets and pings.
 fn is_open(mut stream: &TcpStream) -> bool {
     loop {
         match stream.read(&mut [0; 4096]) {

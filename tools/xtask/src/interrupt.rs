@@ -1,4 +1,4 @@
-//! Ctrl-C as an ordinary error, so that what was started is stopped.
+//! Turns Ctrl-C into an ordinary error, so that guards stop everything that was started.
 //!
 //! Servers, mounts and loop devices are held by guards whose `Drop` undoes them. A signal that simply ended the
 //! process would skip those, so the first SIGINT, SIGTERM or SIGHUP only raises a flag; every wait in this crate goes
@@ -11,7 +11,7 @@ use crate::failure::{During, Failure, Result};
 
 static RAISED: AtomicBool = AtomicBool::new(false);
 
-/// How often a waiting task looks at the flag.
+/// How often a waiting task checks the flag.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Begins to listen for signals, on a thread of its own.
@@ -46,7 +46,7 @@ pub fn listen() -> Result<()> {
     Ok(())
 }
 
-/// Err once the developer wants to stop.
+/// An error once a signal has asked to stop.
 pub fn check() -> Result<()> {
     if RAISED.load(Ordering::SeqCst) {
         return Err(Failure::new("interrupted"));
@@ -67,7 +67,7 @@ pub fn pause(total: Duration) -> Result<()> {
     }
 }
 
-/// Asks `done` until it says so; Ok(false) if `limit` passed first.
+/// Polls `done` until it returns true; `Ok(false)` if `limit` passes first.
 pub fn wait_until(limit: Duration, mut done: impl FnMut() -> bool) -> Result<bool> {
     let end = Instant::now() + limit;
     loop {

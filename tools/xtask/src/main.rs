@@ -1,8 +1,8 @@
 //! Development tasks: `cargo xtask help` lists them.
 //!
-//! Everything a developer or a CI job does with this workspace beyond `cargo` itself: the checks of `ci`, the rules of
+//! All tasks of a developer or a CI job beyond `cargo` itself: the checks of `ci`, the rules of
 //! `tidy`, the launcher for rivals, the benches. Benches and the origin measure, so they run in a release build of this
-//! program: the debug build that `cargo xtask` makes builds that one and becomes it.
+//! program: the debug build that `cargo xtask` makes first makes the release build and then replaces itself by it.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -104,7 +104,7 @@ enum Task {
 }
 
 impl Task {
-    /// Is its own speed part of the result, or what makes it bearable?
+    /// Whether the command needs the release build, because its own speed matters for the result or for its duration.
     fn measures(&self) -> bool {
         match self {
             Self::Bench(_)

@@ -1,8 +1,8 @@
 //! Emptying the page cache of one server, mapped pages included.
 //!
-//! Dropping the page cache leaves pages that a process has mapped, and Varnish keeps its whole file storage mapped, so that
-//! its disk hits would come from memory. A memory control group of its own lets us ask the kernel to reclaim them too.
-//! Both versions of the interface are known; where there is none, [`MemoryGroup::new`] says so and the bench marks
+//! Dropping the page cache keeps pages that a process has mapped, and Varnish keeps its whole file storage mapped, so that
+//! its disk hits would come from memory. In a memory control group of its own the kernel can be asked to reclaim them too.
+//! Both versions of the interface are supported; without either, [`MemoryGroup::new`] fails and the bench marks
 //! its figures.
 
 use std::fs;
@@ -23,11 +23,11 @@ pub struct MemoryGroup {
 }
 
 impl MemoryGroup {
-    /// A new group. The name says what for; another process may have one of the same name.
+    /// A new group. The name says its purpose; another process may use the same name.
     pub fn new(name: &str) -> Result<Self> {
         let orders = [
             (V1, "memory.force_empty", "0"),
-            // More than there is: the kernel reclaims what it can and says EAGAIN.
+            // More than there is: the kernel reclaims what it can and returns EAGAIN.
             (V2, "memory.reclaim", "1T swappiness=0"),
         ];
         for (parent, file, order) in orders {
@@ -46,12 +46,12 @@ impl MemoryGroup {
         fail!("no memory control group can be made here")
     }
 
-    /// Where its files are.
+    /// The directory of the group's files.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Takes in these processes and their descendants. Memory they touch from now on is counted here.
+    /// Moves these processes and their descendants into the group. Memory they touch from now on is counted here.
     pub fn adopt(&self, roots: &[u32]) -> Result<()> {
         let procs = self.dir.join("cgroup.procs");
         for stat in procfs::family(roots) {
@@ -60,7 +60,7 @@ impl MemoryGroup {
         Ok(())
     }
 
-    /// Gives back what can be given back: file pages, mapped or not. Without swap, anonymous memory stays.
+    /// Reclaims all file pages, mapped or not. Without swap, anonymous memory stays.
     pub fn reclaim(&self) {
         rustix::fs::sync();
         // The kernel reports an error when some pages remain, and some always do.

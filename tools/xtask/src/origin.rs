@@ -1,14 +1,14 @@
 //! A small, fast origin server for benches and tests.
 //!
 //! `/size/<bytes>/<id>` answers that many bytes, the same ones for the same size and id, fresh for a day; `/passing/<bytes>/<id>` the
-//! same, not to be stored. `/count` answers how many of these requests there were, which is how a bench knows that its hits were hits.
+//! same, not to be stored. `/count` answers the number of these requests, by which a bench verifies that its hits were hits.
 //! Everything else is 404.
 //!
-//! Each thread has its own listening socket (SO_REUSEPORT) and its own current-thread runtime; a request is found by its
-//! request line and the empty line after its head, nothing else in it matters. A body is a slice of one block of noise,
+//! Each thread has its own listening socket (SO_REUSEPORT) and its own current-thread runtime. Of a request only the
+//! request line and the empty line after its head are looked at. A body is a slice of one block of noise,
 //! so an answer is one vectored write.
 //!
-//! A chunked request body is awaited and thrown away; it must fit where a head does.
+//! A chunked request body is read to its end and dropped; it must fit where a head does.
 //!
 //! Not known here: other request bodies, ranges, conditions (an If-Modified-Since is answered 200).
 //! Limits: a head of [`HEAD_BYTES_MAX`]; bodies of [`BODY_BYTES_MAX`].
@@ -48,7 +48,7 @@ static NOISE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     period
 });
 
-/// Where in the noise the body of this id begins (FNV-1a).
+/// The offset in the noise at which the body of this id begins (FNV-1a).
 fn start_of(id: &[u8]) -> usize {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in id {
@@ -62,17 +62,17 @@ pub fn path(bytes: u64, id: &str) -> String {
     format!("/size/{bytes}/{id}")
 }
 
-/// The path of the same object, whose answer may not be stored.
+/// The path of an object whose answer may not be stored.
 pub fn passing_path(bytes: u64, id: &str) -> String {
     format!("/passing/{bytes}/{id}")
 }
 
-/// Is this the body of `/size/<its length>/<id>`?
+/// Whether this is the body of `/size/<its length>/<id>`.
 pub fn is_body_of(body: &[u8], id: &str) -> bool {
     Checking::of(id).takes(body)
 }
 
-/// Compares a body as it comes.
+/// Compares a body as it arrives.
 pub struct Checking {
     at: usize,
 }
@@ -85,7 +85,7 @@ impl Checking {
         }
     }
 
-    /// Are these the bytes that come next?
+    /// Whether these are the next bytes of the body.
     pub fn takes(&mut self, piece: &[u8]) -> bool {
         piece.chunks(PERIOD).all(|piece| {
             let same = piece == &NOISE[self.at..self.at + piece.len()];
@@ -124,7 +124,7 @@ impl Origin {
         Ok(Self { serving, served })
     }
 
-    /// Where it listens.
+    /// The listening address.
     pub fn address(&self) -> SocketAddr {
         self.serving.address()
     }
@@ -134,7 +134,7 @@ impl Origin {
         self.served.load(Ordering::SeqCst)
     }
 
-    /// Its count of `/size` requests, for those who look at it all the time.
+    /// The counter of `/size` requests, for callers that read it often.
     pub fn counter(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.served)
     }
@@ -177,9 +177,9 @@ async fn serve(mut stream: TcpStream, served: Arc<AtomicU64>) -> io::Result<()> 
     }
 }
 
-/// The length of a small chunked body behind a head that ends there; `None`: its end has not come, and no answer is due.
+/// The length of a small chunked body behind a head that ends at `head_end`; `None` if the body is incomplete and no answer is due.
 fn chunked_body_bytes(bytes: &[u8], head_end: usize) -> Option<usize> {
-    // Behind the last chunk, or its trailers; data of a bench have none.
+    // The end of the last chunk, or of its trailers; the data of benches never contains it.
     const END: &[u8] = b"\r\n\r\n";
     let (head, body) = (&bytes[..head_end], &bytes[head_end + 4..]);
     match memchr::memmem::find(head, b": chunked") {
@@ -228,7 +228,7 @@ async fn answer(
     stream.write_all(head).await
 }
 
-/// `/size/<bytes>/<id>`, whatever follows the id included, and what is said of storing it.
+/// Parses `/size/<bytes>/<id>`, with anything after the id; also returns the field about storing.
 fn object(path: &[u8]) -> Option<(u64, &[u8], &'static [u8])> {
     let (rest, control): (_, &[u8]) = match path.strip_prefix(b"/size/") {
         Some(rest) => (rest, b"max-age=86400"),

@@ -1,11 +1,11 @@
-//! Ports for servers that are started here.
+//! Free ports for servers started by these tasks.
 //!
-//! A port that is looked for, let go and then given to a server may be somebody else's by then. From the range of ports that the kernel
-//! gives to outgoing connections (32768 to 60999, usually) that happens often under load, so ports are taken from outside
-//! of it; and no port is given out twice by one process. Whether the server that answers there is the one that was
-//! started is seen afterwards ([`crate::procfs::listens`]).
+//! A port that was found free may be taken by another process before the server binds it. In the range of ports that the kernel
+//! gives to outgoing connections (32768 to 60999, usually) that happens often under load, so ports outside of it are used,
+//! and no port is given out twice by one process. Whether the started server is the one that listens on the port is
+//! checked afterwards ([`crate::procfs::listens`]).
 //!
-//! Limits: another process may still listen on it in the moments between. Then the start fails; nothing is measured.
+//! Limits: another process may still bind the port in between. Then the start fails; nothing is measured.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::ops::RangeInclusive;
@@ -13,20 +13,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::failure::{During, Result, fail};
 
-/// Lower ones belong to services.
+/// Lower ports belong to services.
 const LOWEST: u16 = 10_000;
 const RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
-/// How many were given out.
+/// Number of ports given out.
 static GIVEN: AtomicU32 = AtomicU32::new(0);
 
-/// A port of 127.0.0.1 that nobody listens on, and that no outgoing connection will be given.
+/// A port of 127.0.0.1 without a listener, which no outgoing connection will get.
 pub fn free() -> Result<u16> {
     let text = std::fs::read_to_string(RANGE).during(|| format!("reading {RANGE}"))?;
     let ports = outside(&text);
     if ports.is_empty() {
         fail!("{RANGE} leaves no port for servers: {}", text.trim());
     }
-    // Processes that run side by side begin at different places.
+    // Parallel processes begin at different places.
     let start = std::process::id().wrapping_mul(127) as usize;
     for _ in 0..ports.len() {
         let n = GIVEN.fetch_add(1, Ordering::Relaxed) as usize;

@@ -1,8 +1,8 @@
 //! Servers as process families: started in the foreground, identified by pid and start time, stopped by pid.
 //!
-//! A pid alone is not an identity: the kernel hands it out again. So a process is remembered with the tick it began at,
-//! and nothing is ever signalled that does not match both. Stopping asks the root politely (SIGTERM), waits, and then
-//! kills whatever is left of the family as it was seen before.
+//! A pid alone is not an identity: the kernel reuses it. So a process is remembered with its start time in ticks,
+//! and a signal is sent only if both match. Stopping asks the root politely (SIGTERM), waits, and then
+//! kills the remaining processes of the family as it was before.
 
 use std::fs::File;
 use std::path::Path;
@@ -15,15 +15,15 @@ use serde::{Deserialize, Serialize};
 use crate::failure::{During, Failure, Result};
 use crate::procfs::{self, Stat};
 
-/// How long a server may take to end when asked.
+/// Longest time for a server to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(10);
-/// How long its descendants may outlive it.
+/// Longest time for its descendants to outlive it.
 const ORPHAN_GRACE: Duration = Duration::from_secs(1);
-/// How long the kernel may take to end what was killed.
+/// Longest time for the kernel to end a killed process.
 const KILL_WAIT: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// One process, also after its pid has been handed out again.
+/// A process, distinct from later ones with the same pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     pub pid: u32,
@@ -31,7 +31,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The process that has this pid now.
+    /// The identity of the process that has this pid now.
     pub fn of(pid: u32) -> Option<Self> {
         Stat::of(pid).map(|s| Self {
             pid,
@@ -39,18 +39,18 @@ impl Identity {
         })
     }
 
-    /// Does it still run?
+    /// Whether the process still runs.
     pub fn is_alive(&self) -> bool {
         Stat::of(self.pid).is_some_and(|s| s.start_ticks == self.start_ticks && !s.is_dead())
     }
 
-    /// Sends a signal, if it still runs.
+    /// Sends a signal, if the process still runs.
     pub fn signal(&self, signal: Signal) {
         if !self.is_alive() {
             return;
         }
         if let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) {
-            // The process may have ended since the check, which is the aim.
+            // The process may have ended since the check, which is fine.
             let _ = kill_process(pid, signal);
         }
     }
@@ -74,7 +74,7 @@ impl CommandLine {
         }
     }
 
-    /// The same with a variable in its environment.
+    /// Adds a variable to the environment.
     pub fn with_env(mut self, name: &str, value: &str) -> Self {
         self.env.push((name.to_owned(), value.to_owned()));
         self
@@ -99,7 +99,7 @@ impl CommandLine {
         Ok(command)
     }
 
-    /// Runs it to its end; its output goes to `output`.
+    /// Runs the command to its end; its output goes to `output`.
     pub fn run(&self, output: &Path) -> Result<()> {
         let status = self
             .command(output)?
@@ -116,7 +116,7 @@ impl CommandLine {
         Ok(())
     }
 
-    /// Starts it in a process group of its own, so that Ctrl-C reaches us and not it.
+    /// Starts the command in a process group of its own, so that Ctrl-C reaches this process and not the server.
     pub fn spawn(&self, output: &Path) -> Result<Server> {
         use std::os::unix::process::CommandExt;
         let child = self
@@ -141,7 +141,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// One that another process has started.
+    /// A server that another process has started.
     pub fn adopted(identity: Identity) -> Self {
         Self {
             identity,
@@ -154,7 +154,7 @@ impl Server {
         self.identity
     }
 
-    /// Has it ended? Also collects its exit status, so that no zombie stays.
+    /// Whether the server has ended. Also collects its exit status, so that it does not stay a zombie.
     pub fn has_ended(&mut self) -> bool {
         match &mut self.child {
             Some(child) => !matches!(child.try_wait(), Ok(None)),
@@ -162,18 +162,18 @@ impl Server {
         }
     }
 
-    /// Stops it and its descendants.
+    /// Stops the server and its descendants.
     pub fn stop(&mut self) -> Result<()> {
         stop(self.identity, &mut || {
             if let Some(child) = &mut self.child {
-                // Only to collect the exit status; whether it lives is read from /proc.
+                // This only collects the exit status; /proc says whether the process is alive.
                 let _ = child.try_wait();
             }
         })
     }
 }
 
-/// Stops a process some earlier command has started, and its descendants.
+/// Stops a process started by an earlier command, and its descendants.
 pub fn stop_recorded(identity: Identity) -> Result<()> {
     stop(identity, &mut || {})
 }

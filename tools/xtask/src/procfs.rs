@@ -1,9 +1,9 @@
-//! What the kernel says about processes: family, CPU time, memory, bytes to and from devices.
+//! The kernel's figures for processes: family, CPU time, memory, bytes to and from devices.
 //!
 //! CPU time is taken from `/proc/<pid>/stat` over a process and all its descendants: user and system time of the living,
-//! and of the children they have waited for. It counts every thread, whichever way a server splits its work.
+//! and of the children they have waited for. It counts every thread, however a server splits its work.
 //!
-//! Limits: a tick is 10 ms, so a measurement of a few seconds is good to well under a percent. A process that
+//! Limits: a tick is 10 ms, so a measurement of a few seconds is accurate to well under a percent. A process that
 //! has double-forked away from its family is not seen; none of the servers here does that when run in the foreground.
 
 use std::fs;
@@ -30,7 +30,7 @@ impl Stat {
         Self::parse(&text)
     }
 
-    /// The command may hold spaces and parentheses, so fields are counted from the last ')'.
+    /// The command may contain spaces and parentheses, so fields are counted from the last ')'.
     fn parse(text: &str) -> Option<Self> {
         let pid = text.split_once(' ')?.0.parse().ok()?;
         let rest: Vec<&str> = text.rsplit_once(") ")?.1.split_whitespace().collect();
@@ -44,7 +44,7 @@ impl Stat {
         })
     }
 
-    /// Ended; its parent has not read the exit status yet.
+    /// Whether the process has ended and its parent has not read the exit status yet.
     pub fn is_dead(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
@@ -86,7 +86,7 @@ pub fn cpu(roots: &[u32]) -> Duration {
     Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// How long the threads of this name of these processes and their descendants have run so far, to the nanosecond.
+/// CPU time of the threads of this name, in these processes and their descendants, in nanoseconds.
 pub fn cpu_of_threads(roots: &[u32], name: &str) -> Duration {
     let ran_ns = |task: fs::DirEntry| {
         let read = |file: &str| fs::read_to_string(task.path().join(file)).ok();
@@ -98,7 +98,7 @@ pub fn cpu_of_threads(roots: &[u32], name: &str) -> Duration {
     Duration::from_nanos(tasks.flatten().flatten().filter_map(ran_ns).sum())
 }
 
-/// Resident bytes of these processes and all their descendants; pages they share are counted for each.
+/// Resident bytes of these processes and all their descendants; shared pages are counted once for each.
 pub fn resident_bytes(roots: &[u32]) -> u64 {
     family(roots)
         .iter()
@@ -110,7 +110,7 @@ pub fn resident_bytes(roots: &[u32]) -> u64 {
         * rustix::param::page_size() as u64
 }
 
-/// Does one of these processes, or of their descendants, listen on this TCP port?
+/// Whether one of these processes, or of their descendants, listens on this TCP port.
 pub fn listens(roots: &[u32], port: u16) -> bool {
     let sockets: Vec<String> = ["/proc/net/tcp", "/proc/net/tcp6"]
         .iter()
@@ -129,7 +129,7 @@ pub fn listens(roots: &[u32], port: u16) -> bool {
     })
 }
 
-/// The sockets of a table like `/proc/net/tcp` that listen on a port, as their descriptors are linked.
+/// The listening sockets for a port in a table like `/proc/net/tcp`, as the links of descriptors name them.
 fn listening(table: &str, port: u16) -> Vec<String> {
     const LISTEN: &str = "0A";
     let port = format!(":{port:04X}");
@@ -141,7 +141,7 @@ fn listening(table: &str, port: u16) -> Vec<String> {
     table.lines().skip(1).filter_map(socket).collect()
 }
 
-/// What `/proc/<pid>/io` counts of bytes that went to and came from devices, and of system calls.
+/// Counters of `/proc/<pid>/io`: bytes to and from devices, and system calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Io {
     pub read_bytes: u64,
@@ -150,7 +150,7 @@ pub struct Io {
 }
 
 impl Io {
-    /// The counters of one process, all its threads together.
+    /// The counters of one process with all its threads.
     pub fn of(pid: u32) -> Result<Self> {
         let path = format!("/proc/{pid}/io");
         let text = fs::read_to_string(&path).during(|| format!("reading {path}"))?;
@@ -169,7 +169,7 @@ impl Io {
         })
     }
 
-    /// What was added since `before`.
+    /// The difference to `before`.
     pub fn since(&self, before: &Self) -> Self {
         Self {
             read_bytes: self.read_bytes - before.read_bytes,
@@ -239,7 +239,7 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         let me = [std::process::id()];
         assert!(listens(&me, port));
-        // A process that has no socket at all.
+        // A process without sockets.
         let mut other = std::process::Command::new("sleep")
             .arg("60")
             .spawn()

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A line at most this often when stderr is not a terminal.
+/// Least time between two lines when stderr is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(20);
 
 /// How far a task has come.
@@ -41,12 +41,12 @@ impl Progress {
         }
     }
 
-    /// What is being done right now.
+    /// Shows the current step.
     pub fn say(&self, what: impl Into<String>) {
         self.bar.set_message(what.into());
     }
 
-    /// `position` steps are done.
+    /// Shows that `position` steps are done.
     pub fn at(&mut self, position: u64) {
         self.bar.set_position(position);
         if self.plain && self.last.elapsed() >= LINE_EVERY {
@@ -60,7 +60,7 @@ impl Progress {
         }
     }
 
-    /// One more step is done.
+    /// Shows that one more step is done.
     pub fn step(&mut self) {
         self.at(self.bar.position() + 1);
     }

@@ -1,18 +1,18 @@
-//! `cargo xtask release`: the program, laid out by how it runs.
+//! `cargo xtask release`: the program, with its code laid out by a profile.
 //!
-//! A proxy at a few thousand requests a second is short of instruction cache, not of arithmetic: what is called
-//! together should lie together, and what never happens should not lie in between. The compiler can know that from a run
-//! (profile-guided optimisation). So: build with counters, let it serve PolyMix, put the counters together, build again.
+//! A proxy at a few thousand requests a second is limited by the instruction cache, not by arithmetic: functions called
+//! together should be adjacent, and code that never runs should not lie between them. The compiler can do that with a profile of a run
+//! (profile-guided optimisation). So: build with counters, run under PolyMix, merge the counters, build again.
 //!
 //! ```text
 //! target/pgo/raw/*.profraw     counters of the run
-//! target/pgo/loligo.profdata   together
+//! target/pgo/loligo.profdata   merged
 //! target/pgo/HOST/release/loligo   the result
 //! ```
 //!
-//! `cargo build --release` gives the same program without that. What it brings: docs/measurements.md.
+//! `cargo build --release` makes the same program without a profile. The gain: docs/measurements.md.
 //!
-//! Not known here: what is measured afterwards.
+//! Not known here: later measurements.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ pub struct Options {
     rate: u32,
 }
 
-/// Builds, trains, builds.
+/// Builds with counters, runs, builds again.
 pub fn run(options: &Options) -> Result<()> {
     let rustc = Rustc::ask()?;
     let profdata = rustc.profdata()?;
@@ -63,7 +63,7 @@ pub fn run(options: &Options) -> Result<()> {
         &home,
         &format!("-Cprofile-generate={}", raw.display()),
     )?;
-    // The load is another program, and has no counters.
+    // The load generator is another program, and has no counters.
     rivals::build_lab()?;
     eprintln!("2 of 4: running it under PolyMix, {}/s", options.rate);
     train(&counting, &home, options.rate)?;
@@ -87,7 +87,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What must be known of the compiler.
+/// Facts about the compiler.
 struct Rustc {
     host: String,
     llvm_major: String,
@@ -111,7 +111,7 @@ impl Rustc {
         })
     }
 
-    /// The tool that puts counters together: rustup's, or the distribution's of the same version.
+    /// The tool that merges counters: rustup's, or the distribution's of the same version.
     fn profdata(&self) -> Result<PathBuf> {
         let Self {
             host,
@@ -150,10 +150,10 @@ fn output(program: &str, args: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Both builds in one directory, since a profile knows functions by where their sources lie.
+/// Both builds use one directory, since a profile identifies functions by the paths of their sources.
 fn build(rustc: &Rustc, home: &Path, flags: &str) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    // With --target the flags are not for build scripts and macros.
+    // With --target the flags do not apply to build scripts and macros.
     let status = Command::new(cargo)
         .args(["build", "--quiet", "--release", "--package", "loligo"])
         .args(["--target", &rustc.host])
@@ -168,7 +168,7 @@ fn build(rustc: &Rustc, home: &Path, flags: &str) -> Result<PathBuf> {
     Ok(home.join(&rustc.host).join("release/loligo"))
 }
 
-/// Serves misses, hits of memory and of disk, conditional requests, and all else that PolyMix has.
+/// Serves misses, hits from memory and disk, conditional requests, and all other kinds of requests in PolyMix.
 fn train(program: &Path, home: &Path, rate: u32) -> Result<()> {
     let store = home.join("store.loligo");
     let log = home.join("train.log");
@@ -203,7 +203,7 @@ fn train(program: &Path, home: &Path, rate: u32) -> Result<()> {
         ))),
         Err(interrupted) => Err(interrupted),
     };
-    // In order: the counters are written at the end.
+    // Stop first: the counters are written when the server ends.
     server.stop()?;
     let _ = fs::remove_file(&store);
     trained
@@ -215,13 +215,13 @@ fn load(listen: u16, origin: &str, rate: u32) -> Result<()> {
         .args(["--proxy", &format!("127.0.0.1:{listen}")])
         .args(["--origin", origin, "--rate", &rate.to_string()])
         .args(["--cache-size", "192MiB", "--time-scale", "1/900"])
-        // The world is small: with more servers there would be little to repeat.
+        // Few servers: with more of them, few objects would be repeated in this short run.
         .args(["--think-scale", "0.02", "--servers", "100"])
         .args(["--phases", "framp,fill,fexit,inc1,top1"])
         .stdout(Stdio::null())
         .status()
         .during(|| "running the load".into())?;
-    // 1: an answer was wrong or too late, which on a busy machine and with counters may be; it has run all the same.
+    // 1: an answer was wrong or too late, which can happen on a busy machine with counters; the load was complete all the same.
     match status.code() {
         Some(0 | 1) => Ok(()),
         _ => fail!("the load did not run: {status}"),

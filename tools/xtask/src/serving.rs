@@ -1,6 +1,6 @@
-//! Servers within this process: listening sockets, a thread with a runtime of its own for each, a task a connection.
+//! Servers within this process: for each listening socket a thread with its own runtime, for each connection a task.
 //!
-//! Not known here: what is served.   Limits: none of its own; the function that serves a connection bounds what it reads.
+//! Not known here: the protocol.   Limits: none of its own; the function that serves a connection bounds its reads.
 
 use std::future::Future;
 use std::io;
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::failure::{During, Result};
 
-/// Running servers; dropping it stops them.
+/// Running servers; dropping this stops them.
 pub struct Serving {
     address: SocketAddr,
     stop: watch::Sender<bool>,
@@ -21,8 +21,8 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Serves the connections of each listener on a thread of its own. `serve` is called for each connection; that one ended
-    /// with an error is no event.
+    /// Serves the connections of each listener on a thread of its own. `serve` is called for each connection; its errors
+    /// are ignored.
     pub fn start<F>(
         listeners: Vec<std::net::TcpListener>,
         serve: impl Fn(TcpStream) -> F + Clone + Send + 'static,
@@ -49,7 +49,7 @@ impl Serving {
                 .during(|| "a server's runtime".into())?;
             let (serve, stopped) = (serve.clone(), stopped.clone());
             serving.threads.push(std::thread::spawn(move || {
-                // An error here is a listener that cannot be registered: no request would be answered.
+                // An error here means that the listener cannot be registered: no request would be answered.
                 if let Err(e) = runtime.block_on(accept(listener, serve, stopped)) {
                     eprintln!("a server stopped: {e}");
                 }
@@ -58,7 +58,7 @@ impl Serving {
         Ok(serving)
     }
 
-    /// Where it listens.
+    /// The listening address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -66,7 +66,7 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // Without a receiver the threads have ended already.
+        // An error means that the threads have ended already.
         let _ = self.stop.send(true);
         for thread in self.threads.drain(..) {
             let _ = thread.join();
@@ -86,7 +86,7 @@ where
     let local = tokio::task::LocalSet::new();
     let serving = local.run_until(async {
         loop {
-            // Out of descriptors, or gone before it was accepted: the next one may do.
+            // No descriptors left, or the client has gone: try the next connection.
             let Ok((stream, _)) = listener.accept().await else {
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 continue;
@@ -94,7 +94,7 @@ where
             let _ = stream.set_nodelay(true);
             let served = serve(stream);
             tokio::task::spawn_local(async move {
-                // A client that goes away is no event for a server.
+                // A client that disconnects is not an error of the server.
                 let _ = served.await;
             });
         }

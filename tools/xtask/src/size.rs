@@ -1,4 +1,4 @@
-//! Sizes and times as people write them.
+//! Parses sizes and prints times.
 //!
 //! `10KiB`, `2GiB`, `512` and, as in the names of the bench's cases, `10k`; all in powers of 1024.
 
@@ -60,7 +60,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// Microseconds in the unit one would say them in.
+/// Microseconds as text, in a suitable unit.
 pub fn human_us(us: f64) -> String {
     match us {
         us if us < 1_000.0 => format!("{us:.0} us"),

@@ -1,10 +1,10 @@
-//! System calls of running servers, as strace sees them.
+//! System calls of running servers, recorded by strace.
 //!
-//! Every process and every thread is watched, and each call carries its time and the path that it is about, so that a phase
-//! or a directory can be picked out. Being watched slows a server. io_uring is not seen by strace: its reads and writes are
-//! the block layer's to count.
+//! All processes and threads are traced. Each call is recorded with its time and its path, so that a phase
+//! or a directory can be selected. Tracing slows a server down. strace does not see io_uring: its reads and writes are
+//! counted at the block device.
 //!
-//! Not known here: which calls, and what they mean.
+//! Not known here: the calls and their meaning.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -23,7 +23,7 @@ pub const UNLINKS: [&str; 2] = ["unlink", "unlinkat"];
 pub const RENAMES: [&str; 3] = ["rename", "renameat", "renameat2"];
 const ATTACH_MAX: Duration = Duration::from_secs(10);
 
-/// A strace that watches; dropping it lets go.
+/// A running strace; dropping it detaches.
 #[derive(Debug)]
 pub struct Strace {
     strace: Server,
@@ -31,7 +31,7 @@ pub struct Strace {
 }
 
 impl Strace {
-    /// Watches these calls of these processes and their descendants from now on. Output goes to `dir`.
+    /// Traces these calls of these processes and their descendants from now on. Output goes to `dir`.
     pub fn attach(roots: &[u32], calls: &[&str], dir: &Path) -> Result<Self> {
         if workspace::program("strace").is_none() {
             fail!("strace is not installed; it can be measured without");
@@ -61,7 +61,7 @@ impl Strace {
         Ok(watching)
     }
 
-    /// Lets go, and hands on each call: seconds since 1970, its name, the path.
+    /// Detaches, and passes each call to `take`: seconds since 1970, its name, its path.
     pub fn finish(mut self, mut take: impl FnMut(f64, &str, &str)) -> Result<()> {
         if self.strace.has_ended() {
             fail!("strace ended before its time");
@@ -74,7 +74,7 @@ impl Strace {
                 take(at_s, call, about);
             }
         }
-        // Some megabytes a run.
+        // The output has some megabytes a run.
         let _ = fs::remove_file(&self.output);
         Ok(())
     }
@@ -88,7 +88,7 @@ impl Drop for Strace {
     }
 }
 
-/// Are all its threads traced?
+/// Whether all threads of the process are traced; `None` if it cannot be read.
 fn is_traced(pid: u32) -> Option<bool> {
     for task in fs::read_dir(format!("/proc/{pid}/task")).ok()? {
         let status = fs::read_to_string(task.ok()?.path().join("status")).ok()?;
@@ -100,8 +100,8 @@ fn is_traced(pid: u32) -> Option<bool> {
     Some(true)
 }
 
-/// Time, call and path of a line such as `12 1700000000.5 read(5</cache/00/a>, ""..., 4096) = 4096`. None for the second
-/// half of a call; `?` if it is about no path that can be read.
+/// Time, call and path of a line such as `12 1700000000.5 read(5</cache/00/a>, ""..., 4096) = 4096`. `None` for the second
+/// half of a call; the path is `?` if the line has none.
 fn parsed(line: &str) -> Option<(f64, &str, &str)> {
     let (_, rest) = line.trim_start().split_once(' ')?;
     let (time, rest) = rest.trim_start().split_once(' ')?;

@@ -1,4 +1,4 @@
-//! Where things are: the workspace, its build directory, the run directory of servers and benches.
+//! Directories: the workspace, its build directory, the run directory of servers and benches.
 
 use std::path::{Path, PathBuf};
 
@@ -24,12 +24,12 @@ pub fn target_dir() -> PathBuf {
     }
 }
 
-/// Where servers keep their configuration, logs and, unless told otherwise, their caches.
+/// Directory for the servers' configurations, logs and, unless specified otherwise, caches.
 pub fn run_dir() -> PathBuf {
     target_dir().join("xtask")
 }
 
-/// Is this program on the PATH, or in one of the directories of system programs?
+/// The path of a program, if it is on the PATH or in a directory of system programs.
 pub fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)

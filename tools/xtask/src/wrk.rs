@@ -1,11 +1,11 @@
 //! Load by wrk: one thread, keep-alive connections, exact figures through its Lua interface.
 //!
-//! wrk prints rounded figures for people; a `done` function prints the exact ones on one line for us. A static request costs
-//! wrk least, so one URL has no `request` function; random and unique ids need one, and that lowers wrk's own ceiling.
+//! wrk prints rounded figures for people; a `done` function prints the exact ones on one line for this program. A static request costs
+//! wrk least, so a single URL has no `request` function; random and unique ids need one, and that lowers wrk's maximal rate.
 //!
-//! wrk shares the cores with the server it measures; this is the same for every server. It is not pinned: a server with two
-//! workers uses both cores, and a pinned wrk would starve one worker and leave the other idle. CPU per request is read from
-//! the server's processes, so wrk's own share does not enter it.
+//! wrk shares the cores with the server it measures, in the same way for every server. It is not pinned: a server with two
+//! workers uses both cores, and a pinned wrk would slow one worker and leave the other idle. CPU per request is read from
+//! the server's processes, so it does not include wrk's own share.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -17,15 +17,15 @@ use crate::failure::{During, Result, fail};
 use crate::interrupt;
 use crate::workspace;
 
-/// Beyond this a waiting response counts as an error.
+/// A response that takes longer counts as an error.
 const TIMEOUT_S: u32 = 10;
-/// What a head can add to a body: more than this means that bodies are longer than they should be.
+/// Most bytes that a head adds to a body: a greater surplus means that bodies are too long.
 const HEAD_BYTES_MAX: u64 = 2_000;
 
-/// Which objects are asked for.
+/// The objects to request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Objects {
-    /// This one, over and over.
+    /// One object, over and over.
     One { id: String },
     /// `<prefix>0` to `<prefix><count - 1>`, at random.
     Random {
@@ -35,7 +35,7 @@ pub enum Objects {
     },
     /// `<prefix>0`, `<prefix>1` and so on, each once.
     Unique { prefix: String },
-    /// Of `fresh_percent` of the requests each another object, `<prefix>f0` and so on; the others are for `<prefix>0` to
+    /// `fresh_percent` of the requests are for a new object each, `<prefix>f0` and so on; the others are for `<prefix>0` to
     /// `<prefix><count - 1>`, at random.
     Mixed {
         prefix: String,
@@ -49,7 +49,7 @@ pub enum Objects {
 #[derive(Debug, Clone)]
 pub struct Load {
     pub address: SocketAddr,
-    /// TLS; the certificate is not looked at.
+    /// Use TLS; the certificate is not verified.
     pub is_encrypted: bool,
     pub connections: u32,
     pub time: Duration,
@@ -57,7 +57,7 @@ pub struct Load {
     pub objects: Objects,
 }
 
-/// What one run measured.
+/// The figures of one run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Figures {
     pub requests: u64,
@@ -147,7 +147,7 @@ end
     }
 }
 
-/// Runs wrk to its end. Errors and answers of a wrong length are failures.
+/// Runs wrk to its end. Errors and answers of wrong length are failures.
 pub fn run(load: &Load, dir: &Path) -> Result<Figures> {
     let Some(wrk) = workspace::program("wrk") else {
         fail!("wrk is not installed");
@@ -183,10 +183,10 @@ pub fn run(load: &Load, dir: &Path) -> Result<Figures> {
     let limit = load.time + Duration::from_secs(u64::from(TIMEOUT_S) + 20);
     let ended = interrupt::wait_until(limit, || !matches!(child.try_wait(), Ok(None)));
     if !matches!(ended, Ok(true)) {
-        // The process may end by itself at this moment.
+        // The process may end by itself in the meantime.
         let _ = child.kill();
     }
-    // Its output is a page of text and fits a pipe's buffer, so it never waits for us to read.
+    // The output is a page of text and fits a pipe's buffer, so wrk never waits for a reader.
     let output = child
         .wait_with_output()
         .during(|| "waiting for wrk".into())?;
@@ -247,7 +247,7 @@ fn check(figures: &Figures, load: &Load) -> Result<()> {
     if figures.requests == 0 {
         fail!("{} answered nothing", load.address);
     }
-    // Bytes of answers that were cut off by the end of the run are counted too: one a connection at most.
+    // Bytes of answers cut off by the end of the run are counted too: at most one answer a connection.
     let least = load.bytes * figures.requests;
     let most = (load.bytes + HEAD_BYTES_MAX) * (figures.requests + u64::from(load.connections));
     if !(least..=most).contains(&figures.received_bytes) {
