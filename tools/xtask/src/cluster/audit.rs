@@ -1,10 +1,10 @@
-//! Who holds what, and who knows it: false misses, counted object by object.
+//! Audit of the members' contents and hints: false misses, counted object by object.
 //!
-//! Every member is asked for every object with `only-if-cached`, which changes nothing: nobody fetches, nothing is stored. A node
-//! answers for itself, a front or an equal for all that it knows of. What one member has and a door says it cannot find is a
-//! *false miss* of that door; what nobody has is *lost*.
+//! Every member is asked for every object with `only-if-cached`, which changes nothing: no member fetches or stores. A node
+//! answers for itself, a front or an equal for all that it knows of. An object that some member has and a door does not find is a
+//! *false miss* of that door; an object that no member has is *lost*.
 //!
-//! Not known here: what happened before.   Limits: [`ASKERS`] questions at a time.
+//! Not known here: what happened before.   Limits: [`ASKERS`] requests at a time.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,20 +19,20 @@ use crate::interrupt;
 
 const ASKERS: u64 = 8;
 const CACHED_ONLY: &[(&str, &str)] = &[("Cache-Control", "only-if-cached")];
-/// What a cache says that has not what it may not fetch (RFC 9111 §5.2.1.7).
+/// The status for `only-if-cached` without a stored response (RFC 9111 §5.2.1.7).
 const NOT_CACHED: u16 = 504;
 
-/// What was found.
+/// Counts of an audit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Found {
     pub objects: u64,
-    /// Nobody has it.
+    /// Objects that no member has.
     pub lost: u64,
-    /// Some door does not find what a member has.
+    /// Objects that some member has and some door does not find.
     pub missed: u64,
 }
 
-/// Asks every member for all objects that a crowd asks for again.
+/// Asks every member for all objects that a crowd requests repeatedly.
 pub fn run(bed: &Bed, demand: Demand) -> Result<Found> {
     let has_cache = |member: &&Member| member.is_running() && member.spec.role != Role::Balancer;
     let members: Vec<&Member> = bed.members.iter().filter(has_cache).collect();
@@ -82,7 +82,7 @@ pub fn run(bed: &Bed, demand: Demand) -> Result<Found> {
 }
 
 impl Found {
-    /// Counts an object: what each member said, and which of them are doors.
+    /// Counts an object, given whether each member has it and which members are doors.
     fn add(&mut self, said: &[bool], is_door: impl Fn(usize) -> bool) {
         let is_anywhere = said.contains(&true);
         let is_missed = said

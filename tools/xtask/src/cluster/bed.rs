@@ -1,6 +1,6 @@
-//! A cluster that runs: its network, its members, the origin behind it.
+//! A running cluster: its network, its members, the origin behind it.
 //!
-//! Not known here: what is tried on it.
+//! Not known here: the tests run on it.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -23,15 +23,15 @@ use crate::rivals;
 use crate::size::Bytes;
 use crate::workspace;
 
-/// How long members may take to find each other.
+/// Longest time for members to find each other.
 const JOINED_MAX: Duration = Duration::from_secs(20);
-/// How many other members a member may send requests to.
+/// Metric: how many other members a member may send requests to.
 const USABLE: &str = "loligo_cluster_members_usable_open";
 const FILL_CONNECTIONS: usize = 8;
-/// So that each bed has a directory of its own.
+/// Counts beds, so that each has a directory of its own.
 static BEDS: AtomicU32 = AtomicU32::new(0);
 
-/// What to build.
+/// The cluster to build.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub shape: Shape,
@@ -41,29 +41,29 @@ pub struct Plan {
     pub store: Bytes,
     pub memory: Bytes,
     pub front_memory: Bytes,
-    /// Have members a journal of purges?
+    /// Whether members have a journal of purges.
     pub has_state: bool,
-    /// Has the last node a disk of its own, which can be made to hang?
+    /// Whether the last node has a disk of its own, which can be made to hang.
     pub has_disk: bool,
     /// Further lines of `[cluster]`.
     pub extra: Vec<String>,
-    /// The last so many nodes are not started.
+    /// How many of the last nodes are not started.
     pub absent: usize,
 }
 
-/// It, running; dropping it ends and removes everything.
+/// A running cluster; dropping it stops and removes everything.
 pub struct Bed {
-    // In this order: processes end before their namespaces and disks go, and those before the directory.
+    // In this order: processes end before their namespaces and disks are removed, and those before the directory.
     pub members: Vec<Member>,
     pub origin: Origin,
     pub network: Network,
     pub site: Site,
-    /// Of the last node.
+    /// The disk of the last node.
     disk: Option<Disk>,
     _dir: Dir,
 }
 
-/// What its members have cost and moved so far.
+/// CPU time of the members and bytes moved so far.
 #[derive(Debug, Clone)]
 pub struct Costs {
     pub cpu: Duration,
@@ -75,11 +75,11 @@ struct Dir(PathBuf);
 
 impl Drop for Dir {
     fn drop(&mut self) {
-        // Configurations and logs stay until the next run; stores do not.
+        // Configurations and logs stay until the next run; stores are removed.
         let files = fs::read_dir(&self.0).into_iter().flatten().flatten();
         for file in files.map(|entry| entry.path()) {
             if file.extension().is_some_and(|it| it == "store") {
-                // It is only room that would be lost.
+                // A store that remains only takes space.
                 let _ = fs::remove_file(file);
             }
         }
@@ -87,7 +87,7 @@ impl Drop for Dir {
 }
 
 impl Plan {
-    /// With what this fault needs, where the machine has it.
+    /// Adds what this fault needs, where the machine has it.
     pub fn for_fault(&self, fault: Fault) -> Self {
         Self {
             has_disk: fault == Fault::Disk && Loop::can_be_limited().is_ok(),
@@ -97,7 +97,7 @@ impl Plan {
 }
 
 impl Bed {
-    /// Builds it, starts all members but the absent ones, and waits until they know each other.
+    /// Builds the cluster, starts all members but the absent ones, and waits until they are linked.
     pub fn build(plan: &Plan) -> Result<Self> {
         let roles = site::roles(plan.shape, plan.route, plan.fronts, plan.nodes);
         let network = Network::make(roles.len())?;
@@ -164,7 +164,7 @@ impl Bed {
         self.await_caching()
     }
 
-    /// Waits until all members that run know that all others do.
+    /// Waits until all running members know that all others are running.
     pub fn await_joined(&self) -> Result<()> {
         if self.site.shape().is_none() {
             return Ok(());
@@ -177,7 +177,7 @@ impl Bed {
         let others = running.len() as f64 - 1.0;
         let knows_all = |member: &&Member| {
             let counts = member.counts();
-            // A build that does not count them is asked too early at worst.
+            // A build without this metric is not waited for; then the test may begin too early.
             counts.is_ok_and(|counts| !counts.has(USABLE) || counts.sum(USABLE, &[]) >= others)
         };
         match interrupt::wait_until(JOINED_MAX, || running.iter().all(knows_all))? {
@@ -190,7 +190,7 @@ impl Bed {
         }
     }
 
-    /// Waits until an object that was asked for once is had from the cache by every door.
+    /// Waits until every door answers from the cache an object that was requested once.
     pub fn await_caching(&self) -> Result<()> {
         let mut nth = 0;
         for door in self.doors() {
@@ -201,7 +201,7 @@ impl Bed {
                 let before = self.origin.served();
                 let asked = |client: &mut Client| matches!(client.get(&path), Ok(answer) if answer.status == 200);
                 let first = asked(&mut client);
-                // A push may be under way.
+                // Wait for a push that may be in flight.
                 std::thread::sleep(Duration::from_millis(100));
                 first && asked(&mut client) && self.origin.served() == before + 1
             })?;
@@ -215,7 +215,7 @@ impl Bed {
         Ok(())
     }
 
-    /// Where clients ask: at running members only.
+    /// The addresses for clients, of running members only.
     pub fn doors(&self) -> Vec<Door> {
         let doors = self
             .members
@@ -229,12 +229,12 @@ impl Bed {
             .collect()
     }
 
-    /// Can the last node's disk be made to hang?
+    /// Whether the last node's disk can be made to hang.
     pub fn has_disk(&self) -> bool {
         self.disk.is_some()
     }
 
-    /// Lets the disk of the last node hang until the guard is dropped.
+    /// Makes the disk of the last node hang until the guard is dropped.
     pub fn hang(&self) -> Result<Limited> {
         match &self.disk {
             Some(disk) => disk.hang(),
@@ -242,7 +242,7 @@ impl Bed {
         }
     }
 
-    /// The places of members with a store.
+    /// The indices of members with a store.
     pub fn nodes(&self) -> Vec<usize> {
         let all = self.members.iter().enumerate();
         all.filter(|(_, member)| member.spec.role.has_store())
@@ -250,7 +250,7 @@ impl Bed {
             .collect()
     }
 
-    /// Asks for everything once that a crowd will ask for again, so that its hit ratio is steady from the start.
+    /// Requests each object of a crowd's repeated ones once, so that the hit ratio is steady from the start.
     pub fn fill(&self, demand: Demand) -> Result<()> {
         let doors = self.doors();
         let object = |n: u64| Object::of(format!("o{n}"), n, demand.body_bytes);
@@ -270,12 +270,12 @@ impl Bed {
         Ok(())
     }
 
-    /// Clients at all doors.
+    /// Starts clients at all doors.
     pub fn crowd(&self, demand: Demand) -> Result<Crowd> {
         Crowd::start(demand, self.doors(), &self.origin)
     }
 
-    /// What it has cost so far.
+    /// The costs so far.
     pub fn costs(&self) -> Costs {
         let mut costs = Costs {
             cpu: Duration::ZERO,
@@ -290,7 +290,7 @@ impl Bed {
         costs
     }
 
-    /// What every running member counts, in their order.
+    /// The metrics of every running member, in order.
     pub fn counts(&self) -> Result<Vec<Counts>> {
         let of = |member: &Member| match member.is_running() {
             true => member.counts(),
@@ -299,7 +299,7 @@ impl Bed {
         self.members.iter().map(of).collect()
     }
 
-    /// An error with its last words if a member has ended by itself.
+    /// An error with the end of its log if a member has ended by itself.
     pub fn check_alive(&mut self) -> Result<()> {
         self.members.iter_mut().try_for_each(Member::check_alive)
     }

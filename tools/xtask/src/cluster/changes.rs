@@ -1,7 +1,7 @@
-//! A node joins, another leaves, under load: what that does to the hit ratio, and what has to move.
+//! A node joins and another leaves under load: the effect on the hit ratio, and the objects that move.
 //!
-//! With hints nothing has to: what a node holds stays where it is, and a node that joins is given what is new. Where the key says
-//! the node, a share of the keys belongs to another node after each change, and is fetched again.
+//! With hints no object has to move: each node keeps its objects, and a node that joins is given new ones. Where a hash of the key
+//! chooses the node, each change assigns a share of the keys to another node, which fetches them again.
 //!
 //! Not known here: how a node is found.
 
@@ -14,22 +14,22 @@ use super::crowd::{Crowd, Demand, Second, Sum};
 use crate::failure::{Result, fail};
 use crate::interrupt;
 
-/// A steady state is the mean of so many seconds.
+/// The mean over this many seconds is a steady state.
 const STEADY_S: usize = 10;
-/// How long a change is watched.
+/// How many seconds after a change are measured.
 const WATCHED_S: usize = 20;
 const SMOOTH_S: usize = 3;
 
-/// What a change did.
+/// The effects of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Change {
     pub before_percent: f64,
-    /// The lowest mean of three seconds.
+    /// The lowest mean over three seconds.
     pub worst_percent: f64,
     pub after_percent: f64,
-    /// Answers that the origin had to give more than before, in the seconds that are watched.
+    /// Answers of the origin beyond its previous rate, in the measured seconds.
     pub fetched_again: f64,
-    /// Their bytes.
+    /// Bytes of these answers.
     pub fetched_again_bytes: f64,
     pub errors: u64,
 }
@@ -38,25 +38,25 @@ pub struct Change {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Steady {
     pub sum: Sum,
-    /// Of all members.
+    /// CPU time of all members for each answer.
     pub cpu_us: f64,
     /// Bytes on members' cables for each answer, sent and received.
     pub moved_bytes: f64,
 }
 
-/// One bed's life.
+/// The measurements of one bed.
 #[derive(Debug, Clone, Serialize)]
 pub struct Story {
     pub steady: Steady,
     pub join: Change,
     pub leave: Change,
     pub seconds: Vec<Second>,
-    /// Seconds at which it joined and left.
+    /// The seconds at which a node joined and one left.
     pub moments: (usize, usize),
     pub examples: Vec<String>,
 }
 
-/// The last node of the bed, which must be absent, joins after `warm`; later the first one leaves.
+/// The bed's last node, which must be absent, joins after `warm`; later the first one leaves.
 pub fn run(bed: &mut Bed, demand: Demand, warm: Duration) -> Result<Story> {
     let Some(joiner) = bed.nodes().pop().filter(|n| !bed.members[*n].is_running()) else {
         fail!("the last node runs already");
@@ -72,7 +72,7 @@ pub fn run(bed: &mut Bed, demand: Demand, warm: Duration) -> Result<Story> {
     interrupt::pause(Duration::from_secs((WATCHED_S + STEADY_S) as u64))?;
     bed.check_alive()?;
     let left = crowd.now();
-    // Not the one that has just come: the others still hold what it was given.
+    // The first node leaves, not the one that has just joined: the others still hold the objects given to that one.
     let leaver = bed.nodes()[0];
     bed.members[leaver].stop()?;
     interrupt::pause(Duration::from_secs(WATCHED_S as u64 + 1))?;

@@ -1,9 +1,9 @@
-//! Ways of finding a node, side by side over the same nodes: hit ratio, what a change moves, CPU, times.
+//! A comparison of ways to find a node, over the same nodes: hit ratio, bytes moved by a change, CPU, times.
 //!
 //! Two things are measured for each way. *Steady and changing*: a crowd at a fixed rate, a node joins, another leaves (`changes`).
-//! *Capacity*: wrk as fast as answers come, three quarters of the requests for objects that nobody has; of each member the CPU
-//! time an answer is counted, and capacity is what the busiest member could do with a core of its own. All members, the
-//! clients and the origin share this machine, so the rate that wrk saw is beside it but says less.
+//! *Capacity*: wrk at full speed, three quarters of the requests for objects that no member has. The CPU time of each member for an
+//! answer is measured; capacity is the rate of the busiest member with a core of its own. All members, the
+//! clients and the origin share this machine, so the rate that wrk measured is printed but says less.
 //!
 //! Not known here: how a node is found.
 
@@ -26,12 +26,12 @@ use crate::wrk::{self, Load, Objects};
 /// Paper 003, section 5: 75 % misses, bodies of 2 bytes.
 const MISS_PERCENT: u64 = 75;
 const BODY_BYTES: u64 = 2;
-/// Objects that are hits.
+/// Number of objects that are hits.
 const KNOWN: u64 = 2000;
 const CONNECTIONS: u32 = 32;
 /// Nodes behind a front or behind HAProxy.
 const CAPACITY_NODES: usize = 2;
-/// What a front is wanted to bring.
+/// The wanted ratio of capacity with a front.
 const WANTED: f64 = 1.5;
 
 /// The capacity of one way.
@@ -41,17 +41,17 @@ pub struct Capacity {
     pub rate: f64,
     pub p50_us: f64,
     pub p99_us: f64,
-    /// Name, and CPU an answer of the whole, us.
+    /// Name of each member, and its CPU time per answer in us.
     pub members: Vec<(String, f64)>,
 }
 
 impl Capacity {
-    /// CPU of all members an answer.
+    /// CPU time of all members per answer.
     pub fn cpu_us(&self) -> f64 {
         self.members.iter().map(|(_, us)| us).sum()
     }
 
-    /// Answers a second if each member had a core of its own: what the busiest can do.
+    /// Answers a second of the busiest member with a core of its own.
     pub fn possible(&self) -> f64 {
         1e6 / self.busiest().1
     }
@@ -62,7 +62,7 @@ impl Capacity {
     }
 }
 
-/// All these ways with a node that joins and leaves.
+/// Measures all these ways while a node joins and one leaves.
 pub fn changes(plan: &Plan, routes: &[Route], demand: Demand, warm: Duration) -> Result<Section> {
     let mut section = Section::new(format!(
         "{} nodes, one joins and leaves, by how a node is found",
@@ -160,7 +160,7 @@ fn rows(route: Route, story: &Story, steady: &mut Grid, change: &mut Grid) {
     }
 }
 
-/// What two nodes carry by each way at 75 % misses.
+/// The capacity of two nodes by each way, with 75 % misses.
 pub fn capacities(plan: &Plan, routes: &[Route], seconds: u64, rounds: u32) -> Result<Section> {
     let mut section = Section::new(format!(
         "{CAPACITY_NODES} nodes at {MISS_PERCENT} % misses, bodies of {BODY_BYTES} bytes"
@@ -233,7 +233,7 @@ fn median(found: &[Capacity]) -> &Capacity {
 
 fn capacity(bed: &Bed, route: Route, seconds: u64, round: u32) -> Result<Capacity> {
     let door = bed.doors()[0].site;
-    // `o` for known ones; what is fresh is of another name each round.
+    // `o` for known objects; fresh ones have other names in each round.
     let prefix = format!("r{round}-");
     let mut client = Client::new(door);
     for _ in 0..2 {

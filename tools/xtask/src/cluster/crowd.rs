@@ -1,14 +1,14 @@
-//! Clients that ask without pause, look at every byte, and count second by second.
+//! Clients that send requests without pause, compare every byte, and count by the second.
 //!
-//! Each client asks at its turn, so the rate is what was asked for as long as answers come. A share of the requests is for
-//! objects that nobody asks for again, the others are chosen by Zipf's law. Clients stand in turn at every *door* that is
-//! open; a balancer of TCP connections would do the same: a thread asks each door every [`LOOK_EVERY`] whether it is well.
+//! Each client has its turns, so the rate is the demanded one as long as answers arrive in time. A share of the requests is for
+//! objects that are requested once, the others are chosen by Zipf's law. Clients use all open *doors* in turn, as
+//! a balancer of TCP connections would: a thread checks the health of each door every [`LOOK_EVERY`].
 //!
-//! What counts as an error: an answer other than 200, a connection that ends without an answer. A wrong byte is counted apart. If the door
-//! is gone, or found to be gone while a client waits there, the client asks at another door, as a balancer lets it do, and only
-//! if that fails it is an error. A body that ends early because its door is gone is told apart: no proxy can mend that.
+//! Errors are: an answer other than 200, a connection that ends without an answer. Wrong bytes are counted apart. If the door is gone,
+//! or found to be gone while a client waits there, the client retries at another door, as with a balancer; only if that
+//! fails it is an error. A body that ends early because its door is gone is counted apart: no proxy can prevent that.
 //!
-//! Not known here: who is behind the doors.   Limits: [`CLIENTS_MAX`]; a request waits as long as [`crate::http`] lets it.
+//! Not known here: the members behind the doors.   Limits: [`CLIENTS_MAX`]; a request waits as long as [`crate::http`] allows.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,55 +25,55 @@ use crate::http::{Answer, Client, Ended, Request};
 use crate::origin::{self, Origin};
 
 const CLIENTS_MAX: usize = 256;
-/// How often the balancer looks whether a door is open.
+/// How often the balancer checks whether a door is open.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// A client that has come so far behind gives up catching up.
+/// A client that is later than this does not catch up.
 const LATE_MAX: Duration = Duration::from_secs(1);
-/// Errors that are told in full.
+/// Most errors that are described in full.
 const EXAMPLES_MAX: usize = 10;
 
-/// What is asked for.
+/// The requests to make.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Demand {
     /// Requests a second.
     pub rate: u32,
     pub clients: usize,
-    /// Objects that are asked for again.
+    /// Objects that are requested repeatedly.
     pub objects: u64,
-    /// The share of requests for objects that are asked for once, percent.
+    /// Percentage of requests for objects that are requested once.
     pub fresh_percent: u64,
-    /// The mean of bodies' lengths; they vary from an eighth to about twice.
+    /// Mean length of bodies; they vary from an eighth to about twice of it.
     pub body_bytes: u64,
     pub seed: u64,
 }
 
-/// Where clients connect, and where it says that it is well; HAProxy is always well.
+/// The address for clients, and the address of the health check; HAProxy counts as always healthy.
 #[derive(Debug, Clone, Copy)]
 pub struct Door {
     pub site: SocketAddr,
     pub admin: Option<SocketAddr>,
 }
 
-/// What one second brought.
+/// The counts of one second.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Second {
     pub answers: u64,
     /// Answers of the origin.
     pub fetched: u64,
     pub errors: u64,
-    /// Whole answers with a status of 200 and another body.
+    /// Complete answers with status 200 and a wrong body.
     pub wrong: u64,
     /// Bodies that ended early because their door was killed.
     pub cut: u64,
-    /// Asked again at another door.
+    /// Requests retried at another door.
     pub again: u64,
-    /// How long each answer took.
+    /// Time of each answer.
     #[serde(skip)]
     pub waits_us: Vec<u32>,
 }
 
 impl Second {
-    /// Answers that the origin was not asked for, percent. Those that are under way at the ends of a second blur it.
+    /// Percentage of answers without a request to the origin. Answers in flight between two seconds blur it.
     pub fn hit_percent(&self) -> f64 {
         hit_percent(self.answers, self.fetched)
     }
@@ -98,7 +98,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Of these seconds.
+    /// The sum of these seconds.
     pub fn of(seconds: &[Second]) -> Self {
         let sum = |f: fn(&Second) -> u64| seconds.iter().map(f).sum::<u64>();
         let answers = sum(|s| s.answers);
@@ -122,7 +122,7 @@ impl Sum {
     }
 }
 
-/// An object: its name says its length.
+/// An object, whose name determines its length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
     pub path: String,
@@ -131,19 +131,19 @@ pub struct Object {
 }
 
 impl Object {
-    /// One of this name and a length about that.
+    /// An object of this name, with a length around `body_bytes`.
     pub fn of(id: String, number: u64, body_bytes: u64) -> Self {
         let spread = body_bytes.max(8) * 2;
         Self::exactly(id, body_bytes / 8 + mix(number) % spread)
     }
 
-    /// One of this name and length.
+    /// An object of this name and length.
     pub fn exactly(id: String, bytes: u64) -> Self {
         let path = origin::path(bytes, &id);
         Self { path, id, bytes }
     }
 
-    /// Is this its answer, byte for byte?
+    /// Whether the answer has exactly the object's bytes.
     pub fn is_right(&self, answer: &Answer) -> bool {
         answer.status == 200
             && answer.body.len() as u64 == self.bytes
@@ -151,21 +151,21 @@ impl Object {
     }
 }
 
-/// Zipf's law with exponent 1: the n-th object is asked for 1/n as often as the first.
+/// Zipf's law with exponent 1: the n-th object is requested 1/n as often as the first.
 #[derive(Debug, Clone, Copy)]
 pub struct Popularity {
     log: f64,
 }
 
 impl Popularity {
-    /// Over so many objects.
+    /// Zipf's law over this many objects.
     pub fn over(objects: u64) -> Self {
         Self {
             log: (objects.max(1) as f64 + 1.0).ln(),
         }
     }
 
-    /// The place of the next request's object, from 0.
+    /// The rank of the next request's object, from 0.
     pub fn draw(self, unit: f64) -> u64 {
         // The inverse of the integral of 1/x from 1 on.
         (self.log * unit).exp() as u64 - 1
@@ -184,14 +184,14 @@ struct Shared {
     fresh: AtomicU64,
 }
 
-/// Clients at work; dropping it stops them.
+/// Running clients; dropping it stops them.
 pub struct Crowd {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Crowd {
-    /// Begins. The origin's count of answers tells the hits, so nobody else may ask it meanwhile.
+    /// Starts the clients. Hits are computed from the origin's count of answers, so nobody else may use the origin meanwhile.
     pub fn start(demand: Demand, doors: Vec<Door>, origin: &Origin) -> Result<Self> {
         if doors.is_empty() || demand.clients == 0 || demand.clients > CLIENTS_MAX {
             fail!("a crowd needs a door and 1 to {CLIENTS_MAX} clients");
@@ -208,7 +208,7 @@ impl Crowd {
             seconds: Mutex::default(),
             examples: Mutex::default(),
             turn: AtomicU64::new(0),
-            // Objects of an earlier crowd with the same seed are not fresh any more.
+            // Numbers of fresh objects continue behind those of an earlier crowd with the same seed.
             fresh: AtomicU64::new(origin.served() << 20),
         });
         let mut threads = Vec::new();
@@ -223,12 +223,12 @@ impl Crowd {
         Ok(Self { shared, threads })
     }
 
-    /// Whole seconds since it began.
+    /// Whole seconds since the start.
     pub fn now(&self) -> usize {
         self.shared.begun.elapsed().as_secs() as usize
     }
 
-    /// The seconds that are over.
+    /// The complete seconds so far.
     pub fn seconds(&self) -> Vec<Second> {
         let seconds = self.shared.seconds.lock().expect("no client panics");
         seconds[..seconds.len().min(self.now())].to_vec()
@@ -243,7 +243,7 @@ impl Crowd {
             .clone()
     }
 
-    /// Stops, and what all seconds brought.
+    /// Stops the clients; returns the counts of all seconds.
     pub fn end(mut self) -> Vec<Second> {
         let seconds = self.seconds();
         self.halt();
@@ -253,7 +253,7 @@ impl Crowd {
     fn halt(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
         for thread in self.threads.drain(..) {
-            // One that panicked has said so.
+            // A thread that panicked has printed its message.
             let _ = thread.join();
         }
     }
@@ -279,7 +279,7 @@ impl Shared {
         f(&mut seconds[at]);
     }
 
-    /// The next door in turn that is open; if none is, the next.
+    /// The next open door in turn; if none is open, the next one.
     fn door(&self) -> usize {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) as usize;
         let count = self.doors.len();
@@ -308,7 +308,7 @@ impl Shared {
     }
 }
 
-/// One client, until the crowd is stopped.
+/// Runs one client until the crowd is stopped.
 fn ask(shared: &Shared, nth: u64) {
     let demand = &shared.demand;
     let mut chance = Chance::new(demand.seed.wrapping_add(nth << 32));
@@ -316,7 +316,7 @@ fn ask(shared: &Shared, nth: u64) {
     let doors = shared.doors.iter().zip(&shared.open);
     let mut clients: Vec<Client> = doors
         .map(|(door, open)| match shared.doors.len() {
-            // There is no balancer.
+            // With a single door there is no balancer.
             1 => Client::new(door.site),
             _ => Client::while_open(door.site, Arc::clone(open)),
         })
@@ -326,7 +326,7 @@ fn ask(shared: &Shared, nth: u64) {
     while !shared.is_over() {
         let now = Instant::now();
         match next.checked_duration_since(now) {
-            // Short sleeps, so that the end is noticed.
+            // Sleep for short times, so that the end is noticed.
             Some(wait) if wait > Duration::from_millis(50) => {
                 std::thread::sleep(Duration::from_millis(50));
                 continue;
@@ -397,7 +397,7 @@ fn ask_once(shared: &Shared, clients: &mut [Client], object: &Object) {
     shared.tell(format!("{}: {}", object.path, broken.unwrap_or_default()));
 }
 
-/// The balancer: which doors are open.
+/// The balancer: checks which doors are open.
 fn look(shared: &Shared) {
     while !shared.is_over() {
         for (door, open) in shared.doors.iter().zip(&shared.open) {
@@ -409,7 +409,7 @@ fn look(shared: &Shared) {
     }
 }
 
-/// What the origin answered in each second.
+/// Counts the origin's answers in each second.
 fn count(shared: &Shared, served: &AtomicU64) {
     const TICK: Duration = Duration::from_millis(20);
     let mut before = served.load(Ordering::SeqCst);

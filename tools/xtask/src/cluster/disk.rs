@@ -1,7 +1,7 @@
-//! A member's own disk: a loop device with ext4 for its store and its journal, which can be made to answer nothing.
+//! A member's own disk: a loop device with ext4 for its store and its journal, which can be made to hang.
 //!
-//! What hangs is the device, below the file system, as when a cable of a real disk is bad: reads, writes and flushes that
-//! have begun do not end, neither well nor with an error.
+//! The device hangs, below the file system, as with a bad cable of a real disk: reads, writes and flushes that
+//! have begun do not end, neither with success nor with an error.
 //!
 //! Not known here: members.   Limits: needs root, `losetup`, and the block controller of cgroup v1.
 
@@ -12,17 +12,17 @@ use crate::block::{self, Limited, Loop, Mounted};
 use crate::failure::{During, Result};
 use crate::size::Bytes;
 
-/// For the file system and the journal, beside the store.
+/// Space for the file system and the journal, in addition to the store.
 const BESIDE: u64 = 64 << 20;
-/// How the file under a disk is called, beside its directory.
+/// Ending of the file under a disk.
 const IMAGE: &str = "image";
-/// And its directory.
+/// Ending of the directory on which a disk is mounted.
 const DIR: &str = "disk";
 
-/// One, mounted; dropping it unmounts and removes it.
+/// A mounted disk; dropping it unmounts and removes it.
 #[derive(Debug)]
 pub struct Disk {
-    // In this order.
+    // In this order: unmount before the device is detached.
     _mounted: Mounted,
     device: Loop,
 }
@@ -33,7 +33,7 @@ impl Disk {
         home.join(format!("{name}.{DIR}"))
     }
 
-    /// A new one with room for a store of this size.
+    /// Makes a disk with room for a store of this size.
     pub fn make(home: &Path, name: &str, store: Bytes) -> Result<Self> {
         let image = home.join(format!("{name}.{IMAGE}"));
         let device = Loop::attach(&image, Bytes(store.0 + BESIDE))?;
@@ -44,22 +44,22 @@ impl Disk {
         })
     }
 
-    /// From now on it answers nothing, until the guard is dropped; then it answers all that waited.
+    /// Stops all answers until the guard is dropped; then all waiting operations are answered.
     pub fn hang(&self) -> Result<Limited> {
         self.device.hang()
     }
 
-    /// Removes the disks below `home` that a process left behind which is no more.
+    /// Removes disks below `home` that were left behind by a process that has ended.
     pub fn forget(home: &Path) -> Result<()> {
         let files = fs::read_dir(home).during(|| format!("looking into {}", home.display()))?;
         let files: Vec<PathBuf> = files.flatten().map(|file| file.path()).collect();
         let is_of = |file: &&PathBuf, end: &str| file.extension().is_some_and(|it| it == end);
-        // A device that hangs would not let go, so all are let run and detached; the kernel does that when they are unmounted.
+        // A hanging device cannot be unmounted, so first remove its limit. A detached device goes away when it is unmounted.
         for image in files.iter().filter(|file| is_of(file, IMAGE)) {
             block::detach_all(image)?;
         }
         for dir in files.iter().filter(|file| is_of(file, DIR)) {
-            // It may not be mounted.
+            // The disk may not be mounted.
             let _ = block::unmount(dir);
         }
         Ok(())

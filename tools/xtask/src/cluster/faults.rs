@@ -1,10 +1,10 @@
-//! A member is killed, held still or cut off under load, its disk hangs, or it and another one do not reach each other; then
-//! all is well again.
+//! Faults under load: a member is killed, stopped or cut off, its disk hangs, or it and another member do not reach each other;
+//! then the fault ends.
 //!
-//! Four things are asked: no client sees an error, no byte is wrong, [`BACK_MAX_S`] seconds after the return the hit ratio is what
-//! it was before, and in the end every front finds what any member has (no false misses).
+//! Four things are verified: no client sees an error, no byte is wrong, [`BACK_MAX_S`] seconds after the return the hit ratio is as
+//! before, and at the end every front finds what any member has (no false misses).
 //!
-//! Not known here: how clients ask.
+//! Not known here: how clients make requests.
 
 use std::time::Duration;
 
@@ -22,19 +22,19 @@ use crate::failure::{Result, fail};
 use crate::interrupt;
 use crate::truths::verdict::Verdict;
 
-/// How long a member is away.
+/// How long the fault lasts.
 const AWAY: Duration = Duration::from_secs(10);
-/// From its return until the hit ratio must be what it was.
+/// Within this time after the return the hit ratio must be as before.
 const BACK_MAX_S: usize = 10;
-/// A hit ratio is the mean of so many seconds.
+/// A hit ratio is the mean over this many seconds.
 const SMOOTH_S: usize = 3;
-/// So far may it be below what it was, points: three seconds of 300 requests vary by 1.5 points (one standard deviation).
+/// Points by which it may stay below the earlier one: three seconds of 300 requests vary by 1.5 points (one standard deviation).
 const BELOW_MAX: f64 = 5.0;
-/// What it was is the mean of so many seconds before the fault.
+/// The earlier hit ratio is the mean over this many seconds before the fault.
 const BEFORE_S: usize = 10;
-/// After so long every member knows what the others hold: hints are told once a second.
+/// After this time every member knows what the others hold: hints are sent once a second.
 const TOLD: Duration = Duration::from_secs(3);
-/// How long the hit ratio is watched after the return.
+/// How long the hit ratio is measured after the return.
 const WATCHED: Duration = Duration::from_secs(20);
 
 /// What happens to a member.
@@ -54,7 +54,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// As a title says it.
+    /// The name for titles.
     pub fn name(self) -> &'static str {
         match self {
             Self::Kill => "killed",
@@ -65,12 +65,12 @@ impl Fault {
         }
     }
 
-    /// Does the member still answer clients?
+    /// Whether the member still answers clients during the fault.
     pub fn leaves_reachable(self) -> bool {
         matches!(self, Self::Disk | Self::Part)
     }
 
-    /// Why this cannot happen to members of this bed, if it cannot.
+    /// The reason why this fault is impossible for this bed, if it is.
     pub fn lacks(self, bed: &Bed) -> Option<String> {
         match self {
             Self::Cut | Self::Part if !bed.network.has_cables() => {
@@ -85,22 +85,22 @@ impl Fault {
     }
 }
 
-/// What a fault did to clients.
+/// The effects of a fault on clients.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
     pub what: String,
     pub errors: u64,
     pub wrong: u64,
     pub cut: u64,
-    /// Requests sent to a member that did not have what they asked for.
+    /// Requests sent to a member that did not have the object.
     pub false_hits: u64,
-    /// Objects that in the end a member has and a front does not find.
+    /// Objects that at the end some member has and some front does not find.
     pub false_misses: Option<u64>,
-    /// Objects that nobody has any more.
+    /// Objects that no member has any more.
     pub lost: Option<u64>,
     pub before: Sum,
     pub during: Sum,
-    /// Seconds from the return until the hit ratio was what it was.
+    /// Seconds from the return until the hit ratio is as before.
     pub back_s: Option<usize>,
 }
 
@@ -114,7 +114,7 @@ pub enum Victim {
     Front,
 }
 
-/// Lets it happen after `warm`, and tells what became of the clients.
+/// Causes the fault after `warm`, and reports its effects on clients.
 pub fn run(
     bed: &mut Bed,
     fault: Fault,
@@ -167,7 +167,7 @@ pub fn run(
             found.objects, found.lost
         );
         let what = "objects that a member has and a front does not find, in the end";
-        // What a node had to fetch while its disk hung is in its memory only, and nobody is told of what is in memory.
+        // An object that a node fetches while its disk hangs is in its memory only, and contents of memory are not announced.
         if fault == Fault::Disk && bed.site.memory.0 > 0 {
             let remark = format!("{what}: {}, in memory, {beside}", found.missed);
             section.remarks.push(remark);
@@ -204,7 +204,7 @@ fn find(bed: &Bed, victim: Victim) -> Result<usize> {
     }
 }
 
-/// Whom a member is parted from: a front from a node, a node from the first member.
+/// The member from which this one is separated: a node for a front, the first member for a node.
 fn partner(bed: &Bed, nth: usize) -> usize {
     let is_front = bed.members[nth].spec.role == Role::Front;
     let is_one = |n: &usize| *n != nth && (!is_front || bed.members[*n].spec.role.has_store());
@@ -212,7 +212,7 @@ fn partner(bed: &Bed, nth: usize) -> usize {
     others.next().expect("there are at least two members")
 }
 
-/// Takes a member away for so long, and does something in the middle of it.
+/// Takes a member away for this time, and calls a function in the middle of it.
 pub fn away(
     bed: &mut Bed,
     fault: Fault,
@@ -255,7 +255,7 @@ pub fn away(
     }
 }
 
-/// The second, after the return, from which on the hit ratio is what it was.
+/// The second after the return from which the hit ratio is as before.
 fn back_after(seconds: &[Second], before: f64, back_at: usize) -> Option<usize> {
     let after = seconds.get(back_at..)?;
     let is_back = |window: &[Second]| Sum::of(window).hit_percent >= before - BELOW_MAX;

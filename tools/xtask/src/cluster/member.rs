@@ -1,6 +1,6 @@
-//! A member as a process: started, asked, killed, held still, and what it costs.
+//! A member as a process: start, health, metrics, kill, stop, and its costs.
 //!
-//! Not known here: what a member does.   Limits: [`READY_MAX`] from the start to the first answer, [`END_MAX`] to end.
+//! Not known here: the work of a member.   Limits: [`READY_MAX`] from the start to the first answer, [`END_MAX`] to end.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,19 +20,19 @@ use crate::procfs;
 const READY_MAX: Duration = Duration::from_secs(30);
 const END_MAX: Duration = Duration::from_secs(10);
 
-/// A member, running or not; dropping it ends it.
+/// A member, running or not; dropping it ends the process.
 pub struct Member {
     pub spec: Spec,
     pub host: Host,
     command: CommandLine,
     log: PathBuf,
     server: Option<Server>,
-    /// Of lives that are over.
+    /// CPU time of earlier processes of this member.
     cpu_before: Duration,
 }
 
 impl Member {
-    /// Not started yet.
+    /// A member that is not started yet.
     pub fn new(spec: Spec, host: Host, command: CommandLine, log: PathBuf) -> Self {
         Self {
             spec,
@@ -49,29 +49,29 @@ impl Member {
         &self.spec.name
     }
 
-    /// Where it listens.
+    /// The member's address with this port.
     pub fn at(&self, port: u16) -> SocketAddr {
         SocketAddr::from((self.spec.address, port))
     }
 
-    /// Is there a process?
+    /// Whether a process runs.
     pub fn is_running(&self) -> bool {
         self.server.is_some()
     }
 
-    /// Starts it and does not wait.
+    /// Starts the process without waiting.
     pub fn launch(&mut self) -> Result<()> {
         self.server = Some(self.command.spawn(&self.log)?);
         Ok(())
     }
 
-    /// Starts it and waits until it says that it is well.
+    /// Starts the process and waits until it is healthy.
     pub fn start(&mut self) -> Result<()> {
         self.launch()?;
         self.await_ready()
     }
 
-    /// Waits until it says that it is well.
+    /// Waits until the member is healthy.
     pub fn await_ready(&mut self) -> Result<()> {
         let mut ended = false;
         let mut ready = || {
@@ -89,7 +89,7 @@ impl Member {
         }
     }
 
-    /// An error with its last words if it has ended by itself.
+    /// An error with the end of its log if the process has ended by itself.
     pub fn check_alive(&mut self) -> Result<()> {
         if self.server.as_mut().is_some_and(Server::has_ended) {
             fail!("{} has ended by itself{}", self.name(), tail(&self.log));
@@ -101,12 +101,12 @@ impl Member {
         self.server.as_ref().map(Server::identity)
     }
 
-    /// Ends it with SIGKILL.
+    /// Kills the process with SIGKILL.
     pub fn kill(&mut self) -> Result<()> {
         self.end(Signal::KILL)
     }
 
-    /// Asks it to end, and waits.
+    /// Stops the process with SIGTERM, and waits.
     pub fn stop(&mut self) -> Result<()> {
         self.end(Signal::TERM)
     }
@@ -117,7 +117,7 @@ impl Member {
             return Ok(());
         };
         server.identity().signal(signal);
-        // In any case: a test that is interrupted here must not leave it behind.
+        // Kill it in any case: an interrupted test must not leave it behind.
         let ended = interrupt::wait_until(END_MAX, || server.has_ended());
         if !matches!(ended, Ok(true)) {
             server.stop()?;
@@ -128,7 +128,7 @@ impl Member {
         }
     }
 
-    /// Holds it still (SIGSTOP) until the guard is dropped.
+    /// Stops the process with SIGSTOP until the guard is dropped.
     pub fn hold(&self) -> Result<Held> {
         let Some(identity) = self.identity() else {
             fail!("{} is not running", self.name());
@@ -137,7 +137,7 @@ impl Member {
         Ok(Held(identity))
     }
 
-    /// User and system time of all its lives.
+    /// User and system time of all the member's processes.
     pub fn cpu(&self) -> Duration {
         let now = self
             .identity()
@@ -145,7 +145,7 @@ impl Member {
         self.cpu_before + now
     }
 
-    /// Of the time of its present life: that of the thread which talks to other members and tells what is held.
+    /// CPU time in the present process of the thread that exchanges hints with other members.
     pub fn cpu_of_cluster(&self) -> Duration {
         let now = self.identity();
         now.map_or(Duration::ZERO, |it| {
@@ -153,7 +153,7 @@ impl Member {
         })
     }
 
-    /// What it counts; nothing of HAProxy.
+    /// The member's metrics; empty for HAProxy.
     pub fn counts(&self) -> Result<Counts> {
         if self.spec.role == Role::Balancer {
             return Ok(Counts::default());
@@ -166,7 +166,7 @@ impl Member {
 impl Drop for Member {
     fn drop(&mut self) {
         if let Some(mut server) = self.server.take() {
-            // One that is held still would not hear of it.
+            // A process stopped by SIGSTOP would not handle SIGTERM.
             server.identity().signal(Signal::CONT);
             if let Err(failure) = server.stop() {
                 eprintln!("stopping {}: {failure}", self.spec.name);
@@ -175,7 +175,7 @@ impl Drop for Member {
     }
 }
 
-/// A member that is held still; dropping it lets it go on.
+/// A stopped member; dropping it continues the process.
 pub struct Held(Identity);
 
 impl Drop for Held {
@@ -184,12 +184,12 @@ impl Drop for Held {
     }
 }
 
-/// Is something listening there?
+/// Whether something listens at this address.
 fn is_open(address: SocketAddr) -> bool {
     std::net::TcpStream::connect_timeout(&address, Duration::from_millis(500)).is_ok()
 }
 
-/// Does the admin interface there say, within a second, that all is well?
+/// Whether the admin interface at this address reports within a second that the member is healthy.
 pub fn is_well(admin: SocketAddr) -> bool {
     use std::io::{Read, Write};
     const PATIENCE: Duration = Duration::from_secs(1);
@@ -220,12 +220,12 @@ impl Counts {
         )
     }
 
-    /// Is this counted?
+    /// Whether there is a metric of this name.
     pub fn has(&self, name: &str) -> bool {
         self.0.keys().any(|key| key.split('{').next() == Some(name))
     }
 
-    /// The sum of a metric over those of its rows whose labels have all of these in them.
+    /// The sum of a metric over all rows whose labels contain all of these.
     pub fn sum(&self, name: &str, labels: &[&str]) -> f64 {
         let of_it = self.0.iter().filter(|(key, _)| {
             let (bare, rest) = key.split_once('{').unwrap_or((key, ""));
@@ -234,7 +234,7 @@ impl Counts {
         of_it.fold(0.0, |sum, (_, value)| sum + value)
     }
 
-    /// What came since `before`, which may be of an earlier life.
+    /// The difference to `before`, which may be of an earlier process.
     pub fn since(&self, before: &Self) -> Self {
         let rows = self.0.iter().map(|(name, value)| {
             let earlier = before.0.get(name).copied().unwrap_or(0.0);
@@ -268,7 +268,7 @@ mod tests {
         let later = Counts::parse("loligo_requests_total{class=\"hit\"} 9\nloligo_running 1\n");
         let gained = later.since(&counts);
         assert_eq!(gained.sum("loligo_requests_total", &[]), 4.0);
-        // It has begun anew.
+        // The process was restarted: its counters began at 0.
         let anew = Counts::parse("loligo_requests_total{class=\"hit\"} 2\n").since(&counts);
         assert_eq!(anew.sum("loligo_requests_total", &[]), 2.0);
     }

@@ -1,8 +1,8 @@
-//! Misses never reach a node except by false hits: what the members count, side by side.
+//! Verifies that misses reach a node only as false hits: a comparison of the members' counters.
 //!
-//! Every request that a node finishes came from a front: a request that a hint brought, or a push, which is counted as
-//! uncachable. One for which the node had to ask the origin is therefore a false hit, a stale one (an object that had to be
-//! validated, or a client's reload), or a mistake. The front counts both by what the node says.
+//! Every request that a node finishes comes from a front: a request routed by a hint, or a push, which is counted as
+//! uncachable. One for which the node had to use the origin is therefore a false hit, a stale hit (an object that had to be
+//! validated, or a client's reload), or a bug. The front counts both from the node's answers.
 //!
 //! Not known here: how the requests were made.
 
@@ -14,14 +14,14 @@ use crate::truths::verdict::Verdict;
 
 /// Requests finished, by class.
 const REQUESTS: &str = "loligo_requests_total";
-/// Requests that a front sent to a member that did not have what they asked for.
+/// Requests that a front sent to a member that did not have the object.
 pub const FALSE_HITS: &str = "loligo_cluster_hits_false_total";
-/// And to one that had it and had to ask all the same.
+/// Requests that a front sent to a member that had the object and had to use the origin all the same.
 const STALE_HITS: &str = "loligo_cluster_hits_stale_total";
-/// And to one that had it and did not have to ask.
+/// Requests that a front sent to a member that had the object and did not use the origin.
 const TRUE_HITS: &str = "loligo_cluster_hits_true_total";
 
-/// Puts what the members counted beside each other, and judges it where fronts route by hints.
+/// Tables the members' counters, with a verdict where fronts route by hints.
 pub fn tell(bed: &Bed, gained: &[Counts], section: &mut Section) {
     let mut grid = Grid::new(
         "What the members counted",

@@ -1,4 +1,4 @@
-//! `cargo xtask cluster`: fronts and nodes, or equals, on one machine, and everything that can happen to them.
+//! `cargo xtask cluster`: fronts and nodes, or equals, on one machine, under faults and changes.
 //!
 //! ```text
 //! clients ─> front ─┬─> node      --shape front     fronts know what nodes hold, fetch what none holds
@@ -9,11 +9,11 @@
 //! ```
 //!
 //! A member is a process in a network namespace of its own (`network`, `site`, `member`, put together by `bed`). Clients are
-//! PolyMix's robots (`robots`) or a crowd that counts second by second (`crowd`); both compare every byte. What is tried: faults
-//! (`faults`), purges while a node is away (`purges`), a node that joins and leaves (`changes`), ways of finding a node beside
-//! each other and beside HAProxy (`compare`).
+//! PolyMix's robots (`robots`) or a crowd that counts by the second (`crowd`); both compare every byte. The tests are: faults
+//! (`faults`), purges while a node is away (`purges`), a node that joins and leaves (`changes`), a comparison of ways to find a node,
+//! including HAProxy (`compare`).
 //!
-//! Not known here: how members find and tell each other.   Limits: one machine, so members share its cores and its disk.
+//! Not known here: the protocol between members.   Limits: one machine, so members share its cores and its disk.
 
 mod audit;
 pub mod bed;
@@ -138,7 +138,7 @@ enum Trial {
     All,
 }
 
-/// Tries it, and tells what it found; fails if anything that is promised was missed.
+/// Runs the tests and prints their results; fails if a promise was broken.
 pub fn run(options: &Options) -> Result<()> {
     rivals::build_loligo()?;
     rivals::build_lab()?;
@@ -151,7 +151,7 @@ pub fn run(options: &Options) -> Result<()> {
         println!("{line}");
     }
     let tried = try_all(options, &mut report);
-    // What was found before a failure is worth having.
+    // Write the report first: results before a failure are useful.
     write(options, &report)?;
     tried?;
     match report.missed() {
@@ -280,7 +280,7 @@ fn setup(options: &Options) -> Vec<String> {
     ]
 }
 
-/// Configurations and logs of runs that are over.
+/// Removes configurations and logs of earlier runs.
 fn forget_old_runs() -> Result<()> {
     let home = workspace::run_dir().join("cluster");
     for entry in fs::read_dir(&home).into_iter().flatten().flatten() {

@@ -1,15 +1,15 @@
-//! Where the members live: a network namespace each, joined by a bridge; without root, addresses of 127.0.0.0/8.
+//! The network of the members: a namespace each, joined by a bridge; without root, addresses of 127.0.0.0/8.
 //!
 //! ```text
 //! this process: origin, clients ── bridge (.1) ─┬─ veth ─ namespace of the first member (.2)
 //!                                               └─ veth ─ namespace of the second (.3) ...
 //! ```
 //!
-//! Every member so listens on the same ports, its link can be cut like a cable that is pulled, and the kernel counts what it
-//! sends and receives. Names begin with `lol` and this process's id; what a process left behind that was killed is removed by
-//! the next one that makes a network.
+//! So every member listens on the same ports, its link can be cut like a pulled cable, and the kernel counts what it
+//! sends and receives. Names begin with `lol` and this process's id; the remains of a killed process are removed by
+//! the next process that makes a network.
 //!
-//! Not known here: what runs in it.   Limits: [`HOSTS_MAX`]; IPv4; nothing is routed beyond the bridge.
+//! Not known here: the programs run in it.   Limits: [`HOSTS_MAX`]; IPv4; nothing is routed beyond the bridge.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -20,27 +20,27 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::failure::{During, Failure, Result, fail};
 use crate::process::CommandLine;
 
-/// A bridge of this size is enough for every test.
+/// Most hosts on a bridge, enough for every test.
 const HOSTS_MAX: usize = 64;
 /// Second byte of the networks' addresses: 10.213.X.0/24.
 const NETWORKS: u8 = 213;
 
-/// Networks and hosts that this process has made: names are not used again.
+/// Networks and hosts made by this process: their names are not used again.
 static MADE: AtomicU32 = AtomicU32::new(0);
 static HOSTS: AtomicU32 = AtomicU32::new(0);
 
-/// Places for some members; dropping it removes them.
+/// The hosts of a cluster; dropping it removes them.
 #[derive(Debug)]
 pub struct Network {
-    /// Where this process listens: origins, robots.
+    /// The address at which this process listens: origins, robots.
     pub home: Ipv4Addr,
-    /// What members may be told to allow.
+    /// The address range that members may be configured to allow.
     pub range: String,
     hosts: Vec<Host>,
     bridge: Option<String>,
 }
 
-/// The place of one member.
+/// The host of one member.
 #[derive(Debug, Clone)]
 pub struct Host {
     pub address: Ipv4Addr,
@@ -50,11 +50,11 @@ pub struct Host {
 #[derive(Debug, Clone)]
 struct Space {
     name: String,
-    /// The end of its cable at the bridge.
+    /// The bridge's end of its cable.
     cable: String,
 }
 
-/// Bytes that passed a member's cable, both ways.
+/// Bytes on a member's cable, in both directions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Moved {
     pub sent: u64,
@@ -62,7 +62,7 @@ pub struct Moved {
 }
 
 impl Network {
-    /// So many hosts. Namespaces if this is root, else loopback addresses, which is said.
+    /// Makes `count` hosts: namespaces if this is root, else loopback addresses, with a message.
     pub fn make(count: usize) -> Result<Self> {
         assert!(count <= HOSTS_MAX, "{count} hosts");
         if !rustix::process::geteuid().is_root() {
@@ -124,7 +124,7 @@ impl Network {
                 cable: format!("lol{id}v{number}"),
             };
             let address = address(2 + n as u8);
-            // In the list before it is there whole, so that a failure removes its beginnings too.
+            // Added to the list before it is complete, so that a failure removes its parts too.
             network.hosts.push(Host {
                 address,
                 space: Some(space.clone()),
@@ -139,8 +139,8 @@ impl Network {
         &self.hosts[n]
     }
 
-    /// Parts two hosts from each other until the guard is dropped; both still reach everybody else. A bridge has one group of
-    /// ports that may not talk among each other, so only one pair at a time can be parted.
+    /// Separates two hosts until the guard is dropped; both still reach all others. A bridge has one group of
+    /// isolated ports, so only one pair at a time can be separated.
     pub fn part(&self, one: usize, other: usize) -> Result<Parted> {
         let mut parted = Parted { cables: Vec::new() };
         for host in [one, other] {
@@ -153,7 +153,7 @@ impl Network {
         Ok(parted)
     }
 
-    /// Can cables be pulled?
+    /// Whether cables can be cut.
     pub fn has_cables(&self) -> bool {
         self.bridge.is_some()
     }
@@ -167,7 +167,7 @@ impl Drop for Network {
             }
         }
         if let Some(bridge) = &self.bridge {
-            // Half made, it may not be there.
+            // The bridge may not exist if it was only half made.
             let _ = ip(&["link", "del", bridge]);
         }
     }
@@ -195,7 +195,7 @@ impl Space {
 }
 
 impl Host {
-    /// What runs a program there.
+    /// The command line that runs a program on this host.
     pub fn command(&self, program: &Path, args: &[String]) -> CommandLine {
         let program = program.display().to_string();
         match &self.space {
@@ -208,7 +208,7 @@ impl Host {
         }
     }
 
-    /// Pulls its cable until the guard is dropped.
+    /// Cuts the host's cable until the guard is dropped.
     pub fn cut(&self) -> Result<Cut> {
         let Some(space) = &self.space else {
             fail!("without a namespace there is no cable to pull");
@@ -219,7 +219,7 @@ impl Host {
         })
     }
 
-    /// What passed its cable so far; nothing where there is none.
+    /// Bytes on its cable so far; 0 without a cable.
     pub fn moved(&self) -> Moved {
         let Some(space) = &self.space else {
             return Moved::default();
@@ -229,7 +229,7 @@ impl Host {
             let text = fs::read_to_string(path).unwrap_or_default();
             text.trim().parse().unwrap_or(0)
         };
-        // What the bridge's end receives is what the member sent.
+        // Bytes that the bridge's end receives are bytes that the member sent.
         Moved {
             sent: count("rx_bytes"),
             received: count("tx_bytes"),
@@ -237,7 +237,7 @@ impl Host {
     }
 }
 
-/// A cable that is pulled; dropping it plugs the cable in again.
+/// A cable that is cut; dropping it restores the cable.
 #[derive(Debug)]
 pub struct Cut {
     cable: String,
@@ -251,7 +251,7 @@ impl Drop for Cut {
     }
 }
 
-/// Two hosts that do not reach each other; dropping it joins them again.
+/// Two hosts that do not reach each other; dropping it restores the connection.
 #[derive(Debug)]
 pub struct Parted {
     cables: Vec<String>,
@@ -267,7 +267,7 @@ impl Drop for Parted {
     }
 }
 
-/// Isolated ports of a bridge pass nothing to each other.
+/// Isolates a port of the bridge or ends that: isolated ports do not reach each other.
 fn isolate(cable: &str, is_isolated: bool) -> Result<()> {
     let word = if is_isolated { "on" } else { "off" };
     let what = ["type", "bridge_slave", "isolated", word];
@@ -289,7 +289,7 @@ fn ip(args: &[&str]) -> Result<()> {
     }
 }
 
-/// What `ip` says; nothing if it fails.
+/// The output of `ip`; empty if it fails.
 fn said(args: &[&str]) -> String {
     let output = Command::new("ip").args(args).output();
     output.map_or_else(
@@ -298,20 +298,20 @@ fn said(args: &[&str]) -> String {
     )
 }
 
-/// Ends what runs in a namespace, and removes it with its cable.
+/// Kills all processes in a namespace, and removes it with its cable.
 fn remove_space(name: &str) {
     for pid in said(&["netns", "pids", name]).split_whitespace() {
         let pid = pid.parse().ok().and_then(rustix::process::Pid::from_raw);
         if let Some(pid) = pid {
-            // It may have ended by itself.
+            // The process may have ended by itself.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
     }
-    // Half made, it may not be there.
+    // The namespace may not exist if it was only half made.
     let _ = ip(&["netns", "del", name]);
 }
 
-/// Removes what processes left behind that are no more.
+/// Removes the remains of processes that have ended.
 fn sweep() {
     for line in said(&["netns", "list"]).lines() {
         let name = line.split(' ').next().unwrap_or_default();
@@ -328,7 +328,7 @@ fn sweep() {
     }
 }
 
-/// The process that made something of this name.
+/// The id of the process that made something of this name.
 fn maker(name: &str) -> Option<u32> {
     name.strip_prefix("lol")?
         .split(['-', 'v', 'b'])

@@ -1,13 +1,13 @@
-//! Objects are purged while a node is away, or cannot use its disk; none of them may come from a cache any more.
+//! Objects are purged while a node is away, or cannot use its disk; none of them may be answered from a cache afterwards.
 //!
-//! They are asked for three times: some while the node is away, at every member that clients reach; some right after its return;
-//! the others when all members are linked again. A member that lost its links, and was named as away by a purge, may serve its own
-//! clients what it has until it is linked; nobody else may. Purges that were answered 503 promise nothing: they are counted, and
-//! asked for again in the end.
+//! The objects are requested at three times: some while the node is away, at every member that clients reach; some right after its
+//! return; the others when all members are linked again. A member that lost its links, and was named as away by a purge, may answer its
+//! own clients from its store until it is linked; no other member may. Purges answered with 503 promise nothing: they are counted, and
+//! repeated at the end.
 //!
-//! Nobody else asks meanwhile, so the origin's count tells for every single answer whether it came from a cache.
+//! No other client is active, so the origin's count shows for every single answer whether it came from a cache.
 //!
-//! Not known here: how members tell each other.
+//! Not known here: the protocol between members.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -25,22 +25,22 @@ use crate::interrupt;
 use crate::origin;
 use crate::truths::verdict::Verdict;
 
-/// Objects of each sort that are asked for when all members are linked again.
+/// Objects of each sort that are requested when all members are linked again.
 const OBJECTS: u64 = 60;
-/// And those that are asked for while the node is away, and right after its return.
+/// Objects of each sort that are requested while the node is away, and as many right after its return.
 const EARLIER: u64 = 20;
 const ALL: u64 = OBJECTS + 2 * EARLIER;
 const BODY_BYTES: u64 = 3000;
-/// Longer than it takes to notice that a member is silent.
+/// Longer than members need to notice that one is silent.
 const AWAY: Duration = Duration::from_secs(5);
-/// Purges at a time: one that waits for a member takes five seconds.
+/// Purges in flight: one that waits for a member takes five seconds.
 const PURGES: u64 = 20;
-/// How long what was fetched may take to reach the nodes.
+/// Longest time for fetched objects to reach the nodes.
 const SETTLED_MAX: Duration = Duration::from_secs(10);
-/// How long after the return a purge may be refused.
+/// Longest time after the return in which a purge may be refused.
 const ACKNOWLEDGED_MAX: Duration = Duration::from_secs(15);
 
-/// What becomes of an object while the node is away.
+/// What is done to an object while the node is away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Kept,
@@ -64,7 +64,7 @@ impl Fate {
     }
 }
 
-/// Fills, takes the last node away by this fault, purges, asks, brings it back, asks.
+/// Fills the caches, takes the last node away by this fault, purges, requests, brings the node back, requests again.
 pub fn run(bed: &mut Bed, fault: Fault) -> Result<Section> {
     let Some(nth) = bed.nodes().pop() else {
         fail!("no member has a store");
@@ -94,7 +94,7 @@ pub fn run(bed: &mut Bed, fault: Fault) -> Result<Section> {
     Ok(section)
 }
 
-/// Asks for everything at every door and at the node itself, until all of it comes from caches.
+/// Requests everything at every door and at the node itself, until all answers come from caches.
 fn fill(bed: &Bed, nth: usize, section: &mut Section) -> Result<()> {
     let mut places: Vec<SocketAddr> = bed.doors().iter().map(|door| door.site).collect();
     places.push(bed.members[nth].at(SITE));
@@ -118,11 +118,11 @@ fn fill(bed: &Bed, nth: usize, section: &mut Section) -> Result<()> {
             places.len() * Fate::ALL.len() * ALL as usize
         ));
     }
-    // A checkpoint is not needed, but records must be on disk: clusters close after a second.
+    // No checkpoint is needed, but records must be on disk: clusters close after a second.
     interrupt::pause(Duration::from_secs(2))
 }
 
-/// Does this answer come from a cache? None: it is wrong.
+/// Whether the answer comes from a cache; `None` if the answer is wrong.
 fn is_cached(bed: &Bed, client: &mut Client, object: &Object) -> Option<bool> {
     let before = bed.origin.served();
     let answer = client.get(&object.path).ok()?;
@@ -131,11 +131,11 @@ fn is_cached(bed: &Bed, client: &mut Client, object: &Object) -> Option<bool> {
         .then(|| bed.origin.served() == before)
 }
 
-/// A purge, and what it was answered.
+/// A purge and its answer.
 #[derive(Debug, Clone)]
 struct Said {
     fate: Fate,
-    /// Of a URL.
+    /// The object, for a purge by URL.
     n: Option<u64>,
     at: SocketAddr,
     by: String,
@@ -146,7 +146,7 @@ struct Said {
 }
 
 impl Said {
-    /// Sends it.
+    /// Sends the purge.
     fn send(&mut self) -> Result<()> {
         let begun = Instant::now();
         let mut answer = Answer::default();
@@ -164,14 +164,14 @@ impl Said {
         }
     }
 
-    /// Answers that differ in the URL only are one row.
+    /// The row of the answer: answers that differ in the URL only share one.
     fn row(&self) -> String {
         let words = self.answer.split(' ');
         let without_urls = words.map(|word| if word.contains("/size/") { "..." } else { word });
         without_urls.collect::<Vec<_>>().join(" ")
     }
 
-    /// Is this about that object?
+    /// Whether the purge covers this object.
     fn is_of(&self, fate: Fate, n: u64) -> bool {
         self.fate == fate && self.n.is_none_or(|it| it == n)
     }
@@ -206,10 +206,10 @@ fn answers(said: &[Said]) -> Grid {
     grid
 }
 
-/// Purges at a member that is not away, some at a time.
+/// Sends purges to a member that is not away, several at a time.
 fn purge(bed: &Bed, away: usize) -> Result<Vec<Said>> {
     let is_able = |n: &usize| *n != away && bed.members[*n].spec.role != Role::Balancer;
-    // Behind HAProxy no node tells another, so each has to be told.
+    // Behind HAProxy nodes do not forward purges, so each node gets every purge.
     let told: Vec<usize> = match bed.site.route {
         Route::Haproxy => (0..bed.members.len()).filter(is_able).collect(),
         _ => (0..bed.members.len()).filter(is_able).take(1).collect(),
@@ -284,12 +284,12 @@ fn encoded(text: &str) -> String {
         .replace('?', "%3F")
 }
 
-/// When objects are asked for.
+/// The time of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Moment {
     /// After the purges, while the member is away.
     Away(Fault),
-    /// Right after its return.
+    /// Right after the member's return.
     Return(Fault),
     /// When all members are linked again.
     Linked,
@@ -312,7 +312,7 @@ impl Moment {
         }
     }
 
-    /// Do clients reach the node?
+    /// Whether clients reach the node.
     fn is_reachable(self) -> bool {
         match self {
             Self::Away(fault) => fault.leaves_reachable(),
@@ -320,13 +320,13 @@ impl Moment {
         }
     }
 
-    /// May the node not have heard yet of a purge that named it as away? One that starts, or was held still, asks first.
+    /// Whether the node may miss a purge that named it as away. A node that starts, or was stopped, first asks for purges.
     fn may_not_have_heard(self) -> bool {
         matches!(self, Self::Away(_) | Self::Return(Fault::Cut | Fault::Part))
     }
 }
 
-/// Half of the objects at the node itself, if it can be reached, the others at the other doors.
+/// Requests half of the objects at the node itself, if it can be reached, the others at the other doors.
 fn ask(bed: &Bed, nth: usize, said: &[Said], moment: Moment, section: &mut Section) -> Result<()> {
     let (node, caption) = (bed.members[nth].at(SITE), moment.caption());
     let name = format!("\"{}\"", bed.members[nth].name());
@@ -402,7 +402,7 @@ fn ask(bed: &Bed, nth: usize, said: &[Said], moment: Moment, section: &mut Secti
     Ok(())
 }
 
-/// Purges that were refused are acknowledged when they are asked for again.
+/// Refused purges must be acknowledged when they are repeated.
 fn ask_again(said: &[Said], section: &mut Section) -> Result<()> {
     let mut refused: Vec<Said> = said.iter().filter(|it| it.status != 200).cloned().collect();
     if refused.is_empty() {

@@ -1,13 +1,13 @@
-//! What a run found: as text, as JSON, as a page.
+//! The report of a run: as text, as JSON, as a page.
 //!
-//! Not known here: what was measured.
+//! Not known here: the measurements.
 
 use serde::Serialize;
 
 use super::faults::Outcome;
 use crate::truths::verdict::Verdict;
 
-/// Everything of one run.
+/// The results of one run.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
     pub setup: Vec<String>,
@@ -22,7 +22,7 @@ pub struct Section {
     pub verdicts: Vec<Verdict>,
     pub grids: Vec<Grid>,
     pub lines: Vec<Lines>,
-    /// What a fault did, if this is about one.
+    /// The effects of a fault, if the scenario has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
 }
@@ -41,12 +41,12 @@ pub struct Lines {
     pub caption: String,
     pub y: String,
     pub series: Vec<(String, Vec<(f64, f64)>)>,
-    /// Moments, and what happened then.
+    /// Times of events, with their descriptions.
     pub marks: Vec<(f64, String)>,
 }
 
 impl Grid {
-    /// An empty one.
+    /// An empty table.
     pub fn new<const N: usize>(caption: &str, columns: [&str; N]) -> Self {
         Self {
             caption: caption.to_owned(),
@@ -71,7 +71,7 @@ impl Grid {
 }
 
 impl Section {
-    /// An empty one.
+    /// An empty section.
     pub fn new(title: impl Into<String>) -> Self {
         Self {
             title: title.into(),
@@ -79,7 +79,7 @@ impl Section {
         }
     }
 
-    /// For a terminal. Curves are only on the page.
+    /// The text for a terminal. Curves are only on the page.
     pub fn text(&self) -> String {
         let mut out = format!("\n## {}\n\n", self.title);
         for remark in &self.remarks {
@@ -96,19 +96,19 @@ impl Section {
 }
 
 impl Report {
-    /// Adds what was found, and prints it.
+    /// Adds a section, and prints it.
     pub fn add(&mut self, section: Section) {
         println!("{}", section.text());
         self.sections.push(section);
     }
 
-    /// Verdicts that are missed.
+    /// The number of broken promises.
     pub fn missed(&self) -> usize {
         let all = self.sections.iter().flat_map(|section| &section.verdicts);
         all.filter(|verdict| !verdict.is_met).count()
     }
 
-    /// As a page that needs nothing besides itself.
+    /// The report as a self-contained page.
     pub fn html(&self) -> String {
         let mut page = page::Page::new("A cluster under load");
         page.list(&self.setup);

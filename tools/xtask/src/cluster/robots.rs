@@ -1,6 +1,6 @@
-//! PolyMix's robots at every door: every byte compared, and what reached the nodes.
+//! PolyMix's robots at every door: compares every byte, and reports the requests that reach the nodes.
 //!
-//! Not known here: what a robot asks for.
+//! Not known here: the requests of a robot.
 
 use std::fs;
 use std::net::TcpStream;
@@ -20,9 +20,9 @@ use crate::rivals;
 use crate::truths::verdict::Verdict;
 use crate::workspace;
 
-/// Of what the fill phase brings twice, for each second.
+/// KiB of the cache size for each second of the run; the fill phase brings twice the cache size.
 const FILLED_KIB_A_SECOND: u64 = 64;
-/// What robots call an answer that is older than a reload of theirs.
+/// The robots' error for an answer that is older than one of their reloads.
 const STALE_AFTER_RELOAD: &str = "stale after a reload";
 
 /// The servers and robots of a run; dropping it ends them.
@@ -34,7 +34,7 @@ struct Processes {
 impl Drop for Processes {
     fn drop(&mut self) {
         for (_, robot) in &mut self.robots {
-            // It may have ended.
+            // The robot may have ended.
             let _ = robot.kill();
             let _ = robot.wait();
         }
@@ -46,7 +46,7 @@ impl Drop for Processes {
     }
 }
 
-/// Loads the bed for about so many seconds, at so many requests a second of all doors together.
+/// Loads the bed for about this many seconds, at this total rate over all doors.
 pub fn run(bed: &mut Bed, seconds: u32, rate: u32) -> Result<Section> {
     let doors: Vec<(String, std::net::SocketAddr)> = bed
         .members
@@ -55,7 +55,7 @@ pub fn run(bed: &mut Bed, seconds: u32, rate: u32) -> Result<Section> {
         .map(|member| (member.name().to_owned(), member.at(FORWARD)))
         .collect();
     let mut section = Section::new(format!("PolyMix at {}", names(&doors)));
-    // PolyMix's phases take 8 h and 15 min together; they are cut down to what was asked for.
+    // PolyMix's phases take 8 h and 15 min together; they are scaled down to the wanted time.
     let scale = (f64::from(seconds) / (8.25 * 3600.0)).to_string();
     let share = (rate / doors.len() as u32).max(1).to_string();
     let origin = format!("{}:{}", bed.network.home, ports::free()?);
@@ -69,7 +69,7 @@ pub fn run(bed: &mut Bed, seconds: u32, rate: u32) -> Result<Section> {
         "--http",
         "1.1",
         "--one-address",
-        // The world is small: with more servers there would be little to repeat.
+        // Few servers: with more of them, few objects would be repeated in this short run.
         "--servers",
         "8",
         "--origin",
@@ -148,8 +148,8 @@ pub fn run(bed: &mut Bed, seconds: u32, rate: u32) -> Result<Section> {
     Ok(section)
 }
 
-/// What runs a program that the kernel ends with this process, so that a SIGKILL leaves nothing behind. Members are found by their
-/// namespaces.
+/// A command that the kernel kills together with this process, so that a SIGKILL leaves nothing behind. (Members are found by their
+/// namespaces instead.)
 fn mortal(program: &str, args: Vec<String>) -> CommandLine {
     match workspace::program("setpriv") {
         Some(setpriv) => {
@@ -168,7 +168,7 @@ fn names(doors: &[(String, std::net::SocketAddr)]) -> String {
     names.join(", ")
 }
 
-/// What the robots say.
+/// Reports the robots' results.
 fn told(bed: &Bed, doors: &[(String, std::net::SocketAddr)], section: &mut Section) -> Result<()> {
     let mut grid = Grid::new(
         "PolyMix",

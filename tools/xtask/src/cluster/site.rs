@@ -1,9 +1,9 @@
-//! Who the members are, and their configuration files.
+//! The members of a cluster and their configuration files.
 //!
 //! Every member has two listeners: a forward one for PolyMix's robots, and a reverse one with the bench's origin behind it.
-//! Nodes and fronts take requests of both kinds; HAProxy passes both on to nodes that know of no cluster.
+//! Nodes and fronts take both kinds of requests; HAProxy passes both to nodes without a cluster.
 //!
-//! Not known here: how they are run.
+//! Not known here: how members are run.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,14 +15,14 @@ use serde::Serialize;
 use crate::failure::{During, Result};
 use crate::size::Bytes;
 
-/// A forward proxy, for robots.
+/// Port of the forward proxy, for robots.
 pub const FORWARD: u16 = 3128;
-/// A reverse proxy of the bench's origin.
+/// Port of the reverse proxy of the bench's origin.
 pub const SITE: u16 = 8080;
-/// `/metrics`, `/healthz`, purges.
+/// Port for `/metrics`, `/healthz` and purges.
 pub const ADMIN: u16 = 3129;
 const CLUSTER: u16 = 3130;
-/// Objects of the bench's origin whose names begin so are passed on and never stored.
+/// Prefix of names on the bench's origin that are passed on and never stored.
 pub const PASSED: &str = "pass";
 
 /// What members are to each other.
@@ -52,7 +52,7 @@ pub enum Route {
 }
 
 impl Route {
-    /// As a configuration and a report call it.
+    /// The name in configurations and reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Hints => "hints",
@@ -64,7 +64,7 @@ impl Route {
     }
 }
 
-/// What a member does.
+/// The role of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -79,12 +79,12 @@ pub enum Role {
 }
 
 impl Role {
-    /// May clients ask it?
+    /// Whether clients may use it.
     pub fn is_door(self) -> bool {
         self != Self::Node
     }
 
-    /// Has it a store?
+    /// Whether it has a store.
     pub fn has_store(self) -> bool {
         matches!(self, Self::Node | Self::Equal)
     }
@@ -96,33 +96,33 @@ pub struct Spec {
     pub name: String,
     pub role: Role,
     pub address: Ipv4Addr,
-    /// Where its store and its journal lie.
+    /// The directory of its store and its journal.
     pub home: PathBuf,
 }
 
-/// All of them, with what is the same for all.
+/// All members, and the settings that they share.
 #[derive(Debug, Clone)]
 pub struct Site {
-    /// Configurations, logs, stores.
+    /// The directory of configurations, logs and stores.
     pub dir: PathBuf,
-    /// Behind the reverse listeners.
+    /// The origin behind the reverse listeners.
     pub origin: SocketAddr,
-    /// Addresses that may use everything.
+    /// Addresses that may use all listeners.
     pub range: String,
     pub specs: Vec<Spec>,
     pub route: Route,
-    /// Of each store.
+    /// Size of each store.
     pub store: Bytes,
-    /// Of each member with a store; a front has [`Site::front_memory`].
+    /// Memory of each member with a store; a front has [`Site::front_memory`].
     pub memory: Bytes,
     pub front_memory: Bytes,
-    /// Have members a journal of purges?
+    /// Whether members have a journal of purges.
     pub has_state: bool,
     /// Further lines of `[cluster]`.
     pub extra: Vec<String>,
 }
 
-/// Names and roles of a shape's members, those that clients ask first.
+/// Names and roles of a shape's members; members for clients come first.
 pub fn roles(shape: Shape, route: Route, fronts: usize, nodes: usize) -> Vec<(String, Role)> {
     let named = |letter: &str, role: Role, count: usize| -> Vec<(String, Role)> {
         (1..=count)
@@ -145,7 +145,7 @@ pub fn roles(shape: Shape, route: Route, fronts: usize, nodes: usize) -> Vec<(St
 }
 
 impl Site {
-    /// What the members are to each other, if they are anything.
+    /// The shape of the cluster, if the members are one.
     pub fn shape(&self) -> Option<Shape> {
         let is_equal = self.specs.iter().any(|spec| spec.role == Role::Equal);
         self.is_cluster().then_some(match is_equal {
@@ -154,7 +154,7 @@ impl Site {
         })
     }
 
-    /// Do the members know of each other?
+    /// Whether the members know of each other.
     fn is_cluster(&self) -> bool {
         self.route != Route::Haproxy
     }
@@ -173,7 +173,7 @@ impl Site {
         Ok(())
     }
 
-    /// A key for a test: different for each run, known to nobody else meanwhile.
+    /// A key for a test, different for each run; nobody else can know it meanwhile.
     fn secret(&self) -> u64 {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         now.map_or(0, |now| now.as_nanos() as u64) ^ u64::from(std::process::id())
@@ -183,17 +183,17 @@ impl Site {
         self.dir.join("cluster.key")
     }
 
-    /// Where a member's configuration is.
+    /// The path of a member's configuration.
     pub fn configuration(&self, spec: &Spec) -> PathBuf {
         self.dir.join(format!("{}.conf", spec.name))
     }
 
-    /// Where a member's store is.
+    /// The path of a member's store.
     pub fn store_of(&self, spec: &Spec) -> PathBuf {
         spec.home.join(format!("{}.store", spec.name))
     }
 
-    /// A configuration.
+    /// The text of a member's configuration.
     pub fn text(&self, spec: &Spec) -> String {
         match spec.role {
             Role::Balancer => self.haproxy(spec),
@@ -263,7 +263,7 @@ impl Site {
         out
     }
 
-    /// HAProxy over the nodes. `hash-type consistent` moves a share of the keys when a node joins or leaves, not all.
+    /// The configuration of HAProxy over the nodes. `hash-type consistent` moves a share of the keys when a node joins or leaves, not all.
     fn haproxy(&self, spec: &Spec) -> String {
         let mut out = String::from(
             "global\n  nbthread 1\n  maxconn 4000\ndefaults\n  mode http\n  timeout connect 1s\n  timeout client 60s\n  \
