@@ -1,13 +1,13 @@
-//! What the origin has: some thousands of URLs, and for each version of each the bytes of its body.
+//! The origin's contents: some thousands of URLs, and for each version of each the bytes of its body.
 //!
 //! A URL is a number; its kind and the length of its body follow from the seed and the number, its bytes from these and
-//! the version. So a reader of an answer that claims to be version 7 of URL 12 can compare every byte of it, from any
-//! offset, without having seen it before. A body begins with a line that says what it is, as far as there is room.
+//! the version. So the reader of an answer that claims to be version 7 of URL 12 can compare every byte of it, from any
+//! offset, without having seen it before. A body begins with a line that identifies it, as far as there is room.
 //!
 //! Hostile bodies are made of pieces of the store itself ([`Leftovers`]): whole records of other objects, at every
-//! alignment. A store that looks for records on its disk must not take them for its own.
+//! alignment. A store that scans its disk for records must not mistake them for its own.
 //!
-//! Behind these are some that clients of HTTP/2 read (`streams`): they have one version only, and numbers from [`Catalogue::len`] on.
+//! Further URLs are for clients of HTTP/2 (`streams`): they have one version only, and numbers from [`Catalogue::len`] on.
 //!
 //! Limits: [`URLS`]; bodies of [`LARGE`].
 
@@ -16,30 +16,30 @@ use std::sync::{Arc, OnceLock};
 
 use crate::chance::{Chance, mix};
 
-/// How many URLs there may be.
+/// Bounds of the number of URLs.
 const URLS: Range<u64> = 200..20_000;
-/// What one URL takes in the mean, about.
+/// Approximate mean size of a URL's body.
 const MEAN_BYTES: u64 = 40 << 10;
 const SMALL: Range<u64> = 1 << 10..60 << 10;
-/// More than one fragment, mostly.
+/// Bodies that mostly have more than one fragment.
 pub const LARGE: Range<u64> = 300 << 10..3 << 20;
-/// Read over HTTP/2, each within one record; all together more than the memory.
+/// Bodies read over HTTP/2, each in one record; together larger than the memory.
 const LASTING_BYTES: Range<u64> = 600_000..800_000;
-/// The share of the store that these take: one of so many.
+/// These bodies take 1/`LASTING_SHARE` of the store.
 const LASTING_SHARE: u64 = 5;
 /// Records begin at multiples of this, in a store with the smallest chunks.
 const CHUNK: usize = 512;
 /// One piece of the store within a hostile body: a small record, or the beginning of a larger one.
 const PIECE: usize = 2 * CHUNK;
-/// One byte more than a piece, so that each begins at another place within a chunk.
+/// One byte more than a piece, so that each piece begins at another offset within a chunk.
 const STRIDE: u64 = PIECE as u64 + 1;
 
-/// How a URL is answered.
+/// How the origin answers a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Fresh for a day.
     Plain,
-    /// The same, in two variants by Accept-Encoding.
+    /// As `Plain`, with two variants by Accept-Encoding.
     Varied,
     /// Fresh for a second, then validated by its ETag.
     Brief,
@@ -51,7 +51,7 @@ pub enum Kind {
     Lasting,
 }
 
-/// Which of the variants; those without variants have the first only.
+/// A variant; URLs without variants have the first one only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variant {
     Identity,
@@ -59,7 +59,7 @@ pub enum Variant {
 }
 
 impl Variant {
-    /// As `Accept-Encoding` and in what the origin says of itself.
+    /// The name in `Accept-Encoding` and in `X-Torture`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Identity => "identity",
@@ -84,7 +84,7 @@ pub struct Url {
 }
 
 impl Url {
-    /// Its path. Some are long, so that keys have all lengths.
+    /// The URL's path. Some are long, so that keys of all lengths occur.
     pub fn path(&self) -> String {
         let tail = match self.id % 7 {
             0 => "x".repeat(self.id % 300),
@@ -93,7 +93,7 @@ impl Url {
         format!("/o/{}/{tail}", self.id)
     }
 
-    /// Does the origin give it an ETag?
+    /// Whether the origin sends an ETag.
     pub fn is_tagged(&self) -> bool {
         match self.kind {
             Kind::Brief => true,
@@ -104,12 +104,12 @@ impl Url {
         }
     }
 
-    /// Does the origin send it in chunks, without saying its length before?
+    /// Whether the origin sends the body in chunks, without its length.
     pub fn is_chunked(&self) -> bool {
         self.id.is_multiple_of(5)
     }
 
-    /// Once stored, may it be answered from the store for the rest of the run?
+    /// Whether a stored answer may be served from the store for the rest of the run.
     pub fn lasts(&self) -> bool {
         !matches!(self.kind, Kind::Brief | Kind::Unstored)
     }
@@ -125,7 +125,7 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// So many that their bodies fill somewhat less than half of a store.
+    /// As many URLs as fill somewhat less than half of a store.
     pub fn new(seed: u64, store_bytes: u64) -> Self {
         let count = (store_bytes / 5 * 2 / MEAN_BYTES).clamp(URLS.start, URLS.end);
         Self {
@@ -136,17 +136,17 @@ impl Catalogue {
         }
     }
 
-    /// How many there are, numbered from 0, without those for HTTP/2.
+    /// The number of URLs, numbered from 0, without those for HTTP/2.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// All of them.
+    /// The number of all URLs.
     pub fn len_of_all(&self) -> usize {
         self.count + self.lasting
     }
 
-    /// One of those for HTTP/2, in turn.
+    /// The n-th URL for HTTP/2, in turn.
     pub fn lasting(&self, n: u64) -> Url {
         self.url(self.count + (n % self.lasting as u64) as usize)
     }
@@ -171,7 +171,7 @@ impl Catalogue {
         let bytes = match chance.below(1000) {
             0..15 => 0,
             15..30 => LARGE.start + chance.below(LARGE.end - LARGE.start),
-            // As many between 1 and 2 KiB as between 30 and 60.
+            // Logarithmic: as many between 1 and 2 KiB as between 30 and 60.
             _ => {
                 let octaves = (SMALL.end as f64 / SMALL.start as f64).log2();
                 (SMALL.start as f64 * (chance.unit() * octaves).exp2()) as u64
@@ -186,7 +186,7 @@ impl Catalogue {
         (id < self.len_of_all()).then(|| self.url(id))
     }
 
-    /// One of them, a few far more often than the others; no hostile one before there is a leftovers.
+    /// A random URL, a few of them far more often than the others; no hostile one before there are leftovers.
     pub fn pick(&self, chance: &mut Chance) -> Url {
         loop {
             let at = chance.unit().powi(3) * self.count as f64;
@@ -197,17 +197,17 @@ impl Catalogue {
         }
     }
 
-    /// Are its bytes settled?
+    /// Whether the URL's bytes are known: hostile bodies need leftovers.
     pub fn is_ready(&self, url: &Url) -> bool {
         url.kind != Kind::Hostile || self.leftovers.get().is_some()
     }
 
-    /// Opens the leftovers, if it is not open yet.
+    /// Sets the leftovers, if they are not set yet.
     pub fn leftovers(&self, bytes: impl FnOnce() -> Option<Vec<u8>>) {
         if self.leftovers.get().is_none()
             && let Some(leftovers) = bytes().and_then(Leftovers::new)
         {
-            // Two at once cannot be: one thread opens it. The first would stay.
+            // Only one thread sets them; if two did, the first value would stay.
             let _ = self.leftovers.set(Arc::new(leftovers));
         }
     }
@@ -239,7 +239,7 @@ impl Catalogue {
 pub struct Leftovers(Vec<u8>);
 
 impl Leftovers {
-    /// None if there is nothing in it.
+    /// `None` if the bytes are empty.
     fn new(mut bytes: Vec<u8>) -> Option<Self> {
         bytes.truncate(bytes.len() / PIECE * PIECE);
         bytes.iter().any(|b| *b != 0).then_some(Self(bytes))
@@ -262,17 +262,17 @@ pub struct Body {
 }
 
 impl Body {
-    /// How many.
+    /// The length of the body.
     pub fn len(&self) -> u64 {
         self.bytes
     }
 
-    /// Those from `offset` on.
+    /// Fills `out` with the bytes from `offset` on.
     pub fn fill(&self, offset: u64, out: &mut [u8]) {
         let mut at = offset;
         let mut rest = &mut out[..];
         while !rest.is_empty() {
-            // To the next multiple of 8, so that the noise is made by whole words.
+            // Up to the next multiple of 8; then the noise is made in whole words.
             let n = (8 - (at % 8) as usize).min(rest.len());
             let word = mix(self.seed.wrapping_add(at / 8)).to_le_bytes();
             let from = (at % 8) as usize;
@@ -295,7 +295,7 @@ impl Body {
         }
     }
 
-    /// Where `found`, which came from `offset` on, is not what it should be.
+    /// The offset of the first wrong byte of `found`, which was read from `offset` on.
     pub fn differs(&self, offset: u64, found: &[u8]) -> Option<u64> {
         const PART: usize = 16 << 10;
         let mut expected = [0; PART];

@@ -1,7 +1,7 @@
-//! Is this answer one the request may get?
+//! Checks whether an answer is allowed for its request.
 //!
-//! An [`Inspection`] receives one answer. It finds out from `X-Torture` which URL, version and variant the answer claims
-//! to be, holds that against what was asked and the ledger's floor, and compares each byte with the body of that
+//! An [`Inspection`] receives one answer. It takes from `X-Torture` which URL, version and variant the answer claims
+//! to be, compares them with the request and the ledger's floor, and compares each byte with the body of that
 //! version. The bytes of a broken answer must still be right; an answer that ends by its framing must be complete.
 //!
 //! Not known here: whether a broken answer is forgiven.
@@ -14,30 +14,30 @@ use super::bodies::{Body, Catalogue, Url, Variant};
 use super::ledger::{Floor, Ledger};
 use crate::http::{Ended, Receiver};
 
-/// What is wrong with an answer.
+/// The fault of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wrong {
-    /// Neither 200 nor the 206 that was asked for.
+    /// Neither 200 nor the requested 206.
     Status(u16),
-    /// It does not say what it is.
+    /// Without `X-Torture`.
     Nameless,
-    /// Of another URL.
+    /// The answer is for another URL.
     OtherUrl { id: usize },
-    /// Of the other variant.
+    /// The answer is the other variant.
     OtherVariant,
-    /// Older than it may be.
+    /// The version is older than allowed.
     Stale { version: u64, floor: Floor },
-    /// Older than what has replaced it; not always wrong, see `ledger`.
+    /// The version is older than the one that replaced it; not always wrong, see `ledger`.
     Back { version: u64, replaced_by: u64 },
-    /// Newer than what the origin has.
+    /// The version is newer than the origin's.
     Unborn { version: u64 },
-    /// Not the part that was asked for.
+    /// Not the requested range.
     OtherRange(String),
     /// A byte differs.
     Byte { version: u64, at: u64 },
-    /// More bytes than there are.
+    /// More bytes than the body has.
     Long { bytes: u64 },
-    /// It ended as if it were all of it.
+    /// The answer ended by its framing before the end of the body.
     Short { found: u64, expected: u64 },
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// What was asked for.
+/// The request, with the bounds for its answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked {
     pub url: Url,
@@ -81,13 +81,13 @@ pub struct Asked {
     /// [from, to)
     pub range: Option<(u64, u64)>,
     pub floor: Floor,
-    /// Hang up after so many bytes.
+    /// Hang up after this many bytes.
     pub hang_up_after: u64,
-    /// Is the soft floor a floor?
+    /// Whether an answer below the soft floor is wrong.
     pub strict: bool,
 }
 
-/// One answer being looked at.
+/// The inspection of one answer.
 pub struct Inspection<'a> {
     catalogue: &'a Catalogue,
     ledger: &'a Ledger,
@@ -103,23 +103,23 @@ pub struct Inspection<'a> {
     stored: bool,
 }
 
-/// What became of an answer in which nothing is wrong.
+/// Facts about a correct answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
     pub version: u64,
-    /// From the store, as Cache-Status has it.
+    /// From the store, by Cache-Status.
     pub hit: bool,
-    /// On its way into the store.
+    /// Being stored, by Cache-Status.
     pub stored: bool,
-    /// The entire body, by one answer.
+    /// The answer has the entire body.
     pub is_all: bool,
-    /// Below the soft floor.
+    /// The version is below the soft floor.
     pub went_back: bool,
     pub compared_bytes: u64,
 }
 
 impl<'a> Inspection<'a> {
-    /// Of the answer to what was asked.
+    /// The inspection of the answer to this request.
     pub fn new(catalogue: &'a Catalogue, ledger: &'a Ledger, asked: Asked) -> Self {
         Self {
             catalogue,
@@ -137,7 +137,7 @@ impl<'a> Inspection<'a> {
         }
     }
 
-    /// The verdict, once it has ended.
+    /// The verdict, after the end of the answer.
     pub fn verdict(self, ended: &Ended) -> Result<Seen, Wrong> {
         if let Some(wrong) = self.wrong {
             return Err(wrong);
@@ -366,7 +366,7 @@ mod tests {
             matches!(wrong, Err(Wrong::Stale { version: 1, .. })),
             "{wrong:?}"
         );
-        // Also under the claim of being new.
+        // The old bytes under the name of a new version.
         let wrong = case.of("1 2 identity", &case.bytes(1), Ended::Whole);
         assert!(
             matches!(wrong, Err(Wrong::Byte { at: 0..30, .. })),
@@ -432,7 +432,7 @@ mod tests {
         assert_eq!(other, Err(Wrong::OtherUrl { id: 2 }));
         let variant = case.of("1 3 gzip", &case.bytes(3), Ended::Whole);
         assert_eq!(variant, Err(Wrong::OtherVariant));
-        // Its bytes under our name.
+        // The bytes of another URL under the name of this one.
         let mut body = vec![0; 3000];
         let url = Url { id: 2, ..case.url };
         case.catalogue
@@ -471,7 +471,7 @@ mod tests {
         assert!(matches!(wrong, Err(Wrong::OtherRange(_))));
         let short = case.try_answer(206, &right, &bytes[100..150], Ended::Whole);
         assert!(matches!(short, Err(Wrong::Short { .. })));
-        // All of it is a right answer to a request for a part.
+        // The whole body is a correct answer to a request for a range.
         assert!(case.of("1 3 identity", &bytes, Ended::Whole).is_ok());
     }
 }

@@ -1,15 +1,15 @@
-//! The clients: some dozens of connections, each asking for one thing after the other.
+//! The clients: some dozens of connections, each with one request after the other.
 //!
-//! Most ask for URLs as they come, a few URLs far more often than the others. Some ask for a part, hang up in the middle,
-//! want an answer from the origin (no-cache), post, or have something purged. Every answer goes through an
-//! [`Inspection`], and what it acknowledges goes into the ledger.
+//! Most requests are for random URLs, a few URLs far more often than the others. Some are for a range, some clients hang up in the middle,
+//! want an answer from the origin (no-cache), post, or purge. Every answer goes through an
+//! [`Inspection`], and what it acknowledges is entered in the ledger.
 //!
-//! Only failures caused by a kill are forgiven: a failed request is compared with [`Life`], which the trial
-//! turns over before it kills and after the next start. While the device fails, and from the first damage on, one more
-//! thing is forgiven and counted: that an answer of several fragments is cut off, since its head is out already.
+//! Only failures caused by a kill are forgiven: for a failed request [`Life`] is consulted, which the trial
+//! changes before it kills and after the next start. While the device fails, and from the first damage on, one more
+//! failure is forgiven and counted: an answer of several fragments that is cut off, since its head has been sent already.
 //!
-//! Some download a large object slowly and have it purged, in a new version, before they have it: what began before the purge must end
-//! whole, of the version it began with. While the device hangs, no client may wait for a byte longer than [`HANG_WAIT_MAX`].
+//! Some clients download a large object slowly and purge it, in a new version, before it is complete: a download that began before the
+//! purge must end whole, with its first version. While the device hangs, no client may wait for a byte longer than [`HANG_WAIT_MAX`].
 //!
 //! Limits: [`CLIENTS`] threads; [`WRONGS_MAX`] wrong answers are kept.
 
@@ -28,54 +28,54 @@ use super::report::Figures;
 use crate::chance::{Chance, mix};
 use crate::http::{self, Ended, Receiver, Request};
 
-/// How many at a time.
+/// Number of clients.
 pub const CLIENTS: usize = 32;
-/// Enough to see what is wrong.
+/// Most wrong answers kept.
 pub const WRONGS_MAX: usize = 50;
 const AWAIT_EVERY: Duration = Duration::from_millis(2);
-/// Between two requests of one client, at most: all of them together must leave the machine some air.
+/// Longest pause between two requests of a client, so that all of them together do not saturate the machine.
 const THINK_MS_MAX: u64 = 30;
-/// A read that a hanging device does not answer is given up after 5 s (`store.read-wait`) and asked of the origin; the rest is for a
-/// machine that has other things to do.
+/// After 5 s (`store.read-wait`) a read that a hanging device does not answer is given up and fetched from the origin; the rest is
+/// a margin for a busy machine.
 pub const HANG_WAIT_MAX: Duration = Duration::from_secs(8);
-/// A slow download takes so long.
+/// Duration of a slow download.
 const DOWNLOAD_S: (f64, f64) = (0.5, 2.0);
-/// Short parts of large objects are no longer, so that they are read by their blocks.
+/// Longest of the short ranges of large objects, which are read by blocks.
 const SHORT_PART_BYTES_MAX: u64 = 128 << 10;
-/// So many are asked for in a row.
+/// Most short ranges in a row.
 const SHORT_PARTS_MAX: u64 = 6;
-/// Looked at to find an object large enough for one.
+/// Attempts to find an object large enough for a range.
 const PICKS_MAX: usize = 200;
-/// Milliseconds between two pieces that the origin sends of one that is fetched anew.
+/// Milliseconds between two pieces that the origin sends of a download that is not from the store.
 const PACE_MS: &str = "15";
 
-/// Which life of the proxy this is, and whether it is one: even while it lives.
+/// The number of the proxy's present life or death: even while it lives.
 #[derive(Debug, Default)]
 pub struct Life(AtomicU64);
 
 impl Life {
-    /// The number of this life, or of this death.
+    /// The present number.
     pub fn number(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// Is this the number of a life?
+    /// Whether this is the number of a life.
     pub fn is_one(number: u64) -> bool {
         number.is_multiple_of(2)
     }
 
-    /// What began then, and failed, a kill explains.
+    /// Whether a kill explains the failure of a request that began at this number.
     pub fn has_turned_since(&self, number: u64) -> bool {
         !Self::is_one(number) || self.number() != number
     }
 
-    /// From life to death, from death to life.
+    /// Changes from life to death, or from death to life.
     pub fn turn(&self) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-/// What all clients and the trial have in common.
+/// State shared by all clients and the trial.
 #[derive(Debug)]
 pub struct Shared {
     pub catalogue: Arc<Catalogue>,
@@ -83,25 +83,25 @@ pub struct Shared {
     pub life: Life,
     pub figures: Figures,
     pub wrongs: Mutex<Vec<String>>,
-    /// The store is damaged, or its device fails: see the head of this file.
+    /// The store is damaged, or its device fails: answers cut off are forgiven (see the head of this file).
     pub cuts_forgiven: AtomicBool,
     pub stop: AtomicBool,
-    /// A GET for which a connection was closed that had waited is sent again: a process whose place another one takes closes those.
+    /// Repeat a GET if its idle connection was closed: a process that is replaced by another closes idle connections.
     pub repeats: bool,
-    /// Going back behind a replacement is wrong.
+    /// An answer older than a replaced version is wrong.
     pub strict: bool,
-    /// So is a download that a purge cuts.
+    /// A download cut by a purge is wrong.
     pub whole_downloads: bool,
-    /// So is a wait longer than [`HANG_WAIT_MAX`].
+    /// A wait longer than [`HANG_WAIT_MAX`] is wrong.
     pub bounded_waits: bool,
     pub address: SocketAddr,
     pub admin: SocketAddr,
-    /// For messages.
+    /// Start of the run, for messages.
     pub begun: Instant,
 }
 
 impl Shared {
-    /// Something was answered that must not be.
+    /// Notes a wrong answer.
     pub fn wrong(&self, what: &str) {
         let text = format!(
             "{:.3} s, life {}: {what}",
@@ -129,14 +129,14 @@ pub struct Get {
 /// A slow download.
 #[derive(Debug, Clone, Copy)]
 pub struct Slowly {
-    /// Until its end.
+    /// Its total duration.
     pub time: Duration,
-    /// Purged when so many bytes have come.
+    /// The object is purged when this many bytes have arrived.
     pub purge_at: u64,
 }
 
 impl Get {
-    /// All of it, as anyone would ask for it.
+    /// A plain request for the whole object.
     pub fn plain(url: Url, variant: Variant) -> Self {
         Self {
             url,
@@ -154,12 +154,12 @@ pub struct Client<'a> {
     shared: &'a Shared,
     proxy: http::Client,
     admin: http::Client,
-    /// In which life they were opened.
+    /// The number of the life in which they were opened.
     life: u64,
 }
 
 impl<'a> Client<'a> {
-    /// Nothing is opened yet.
+    /// A client without connections.
     pub fn new(shared: &'a Shared) -> Self {
         Self {
             shared,
@@ -169,7 +169,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Asks for one thing after the other until told to stop.
+    /// Makes one request after the other until told to stop.
     pub fn work(&mut self, chance: &mut Chance) {
         let shared = self.shared;
         while !shared.stop.load(Ordering::Relaxed) {
@@ -210,7 +210,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// A part of a large object, or short ones in a row, as players ask for them.
+    /// Requests a range of a large object, or several short ones in a row, as players do.
     fn parts(&mut self, get: &mut Get, chance: &mut Chance) {
         let bytes = get.url.bytes;
         let mut from = chance.below(bytes);
@@ -232,7 +232,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// A large object, slowly, which is purged and changed meanwhile.
+    /// Downloads a large object slowly, and purges and changes it meanwhile.
     fn download(&mut self, chance: &mut Chance) {
         let shared = self.shared;
         let large = |url: &Url| {
@@ -247,12 +247,12 @@ impl<'a> Client<'a> {
             time: chance.seconds(DOWNLOAD_S.0, DOWNLOAD_S.1),
             purge_at: 1 + chance.below(url.bytes / 2),
         });
-        // From the store, or still on its way from the origin.
+        // Half of the downloads come from the store, half from the origin.
         get.no_cache = chance.percent(50);
         self.get(&get);
     }
 
-    /// The number of this life; connections of an earlier one are closed.
+    /// The number of this life; closes connections of an earlier one.
     fn begin(&mut self) -> u64 {
         let life = self.shared.life.number();
         if self.life != life {
@@ -263,12 +263,12 @@ impl<'a> Client<'a> {
         life
     }
 
-    /// Is it a matter of the kill that this failed?
+    /// Whether a kill explains the failure.
     fn is_forgiven(&self, life: u64) -> bool {
         self.shared.life.has_turned_since(life)
     }
 
-    /// One GET, looked at. None: broken, forgiven or not, or wrong.
+    /// Makes one GET and inspects the answer. `None`: broken, forgiven or not, or wrong.
     pub fn get(&mut self, get: &Get) -> Option<Seen> {
         let shared = self.shared;
         let figures = &shared.figures;
@@ -408,7 +408,7 @@ impl<'a> Client<'a> {
         if self.is_forgiven(life) {
             Figures::add(&figures.broken_by_kills, 1);
         } else if after_head && get.url.bytes >= LARGE.start {
-            // Its next part was lost to a fault, or to a purge or an eviction before its turn came, and the origin has another
+            // The next fragment was lost to a fault, or to a purge or an eviction before it was read, and the origin has another
             // version by now.
             let by_fault = self.shared.cuts_forgiven.load(Ordering::SeqCst);
             let figure = match (by_fault, purged) {
@@ -452,7 +452,7 @@ impl<'a> Client<'a> {
         let version = shared.ledger.raise(url.id);
         let target = format!("/http://{}{}", shared.address, url.path());
         let mut order = Order::new("PURGE", url);
-        // The admin interface closes what is idle for some seconds, and this may come in the same moment.
+        // The admin interface closes connections idle for some seconds, perhaps at this moment.
         let request = Request::of("PURGE", &target);
         order.ended = self.admin.ask_repeatably(request, &mut order.reply);
         if self.is_acknowledged(&order, life) {
@@ -461,7 +461,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Did it succeed? A 2xx is an acknowledgement, even if the rest of it never came.
+    /// Whether it succeeded. A 2xx is an acknowledgement, even if the rest of the answer never came.
     fn is_acknowledged(&self, order: &Order, life: u64) -> bool {
         let shared = self.shared;
         let figures = &shared.figures;
@@ -489,7 +489,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// A slow download under way.
+/// A slow download in flight.
 struct Download<'a, 'b> {
     shared: &'a Shared,
     get: &'b Get,
@@ -516,7 +516,7 @@ impl Receiver for Download<'_, '_> {
     }
 }
 
-/// A POST or a PURGE, and what came of it.
+/// A POST or a PURGE, and its outcome.
 struct Order<'a> {
     method: &'static str,
     url: &'a Url,

@@ -1,7 +1,7 @@
-//! Overhears the last stream of GOAWAY on a connection of HTTP/2: which requests the other end answers, and which may be asked again. The
-//! client that is used does not tell it.
+//! Reads the last stream of GOAWAY from an HTTP/2 connection: it says which requests the server answers, and which may be retried. The
+//! client library used here does not expose it.
 //!
-//! Not known here: what else frames say.
+//! Not known here: other frames.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -10,17 +10,17 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A kind of frame; where a frame's head ends, and then its last stream (RFC 9113 sections 4.1 and 6.8).
+/// The type of the frame; its header's length; then follows the last stream (RFC 9113 sections 4.1 and 6.8).
 pub const GOAWAY: u8 = 7;
 const HEAD_BYTES: usize = 9;
 const LAST_STREAM_END: usize = HEAD_BYTES + 4;
 
-/// Follows the frames that come, for the last stream of GOAWAY.
+/// Parses received frames for the last stream of GOAWAY.
 struct Frames {
     last: Rc<Cell<u32>>,
-    /// The head of a frame, of GOAWAY the last stream too, as far as it has come.
+    /// The frame header, with GOAWAY also the last stream, as far as received.
     head: Vec<u8>,
-    /// What is still to come of a frame that says nothing more.
+    /// Bytes of the frame still to be skipped.
     rest: usize,
 }
 
@@ -62,14 +62,14 @@ impl Frames {
     }
 }
 
-/// A stream whose frames are followed.
+/// A stream whose received frames are parsed.
 pub struct Overheard<S> {
     stream: S,
     frames: Frames,
 }
 
 impl<S> Overheard<S> {
-    /// `last` becomes the last stream that is answered, once the other end says so.
+    /// Sets `last` to the last stream once a GOAWAY arrives.
     pub fn new(stream: S, last: Rc<Cell<u32>>) -> Self {
         Self {
             stream,

@@ -1,18 +1,18 @@
-//! What has happened to each URL, and so what an answer may be.
+//! The history of each URL, which decides the versions that an answer may have.
 //!
-//! The origin raises versions here; clients write down what was acknowledged to them. From both follows, for a request
+//! The origin raises versions here; clients note what was acknowledged to them. From both follows, for a request
 //! that starts now, the oldest version that may answer it ([`Floor`]):
 //!
-//!   acknowledged  the answer to a POST or a PURGE came back 2xx: for good, whatever is killed afterwards
-//!   replaced      a no-cache GET came back, whole, and no other GET of the URL was on its way meanwhile (of two fetches at
-//!                 once either may be stored last): while the proxy lives, and after a kill if it had [`DURABLE_AFTER`].
+//!   acknowledged  a POST or a PURGE was answered with 2xx: for good, whatever is killed afterwards
+//!   replaced      a no-cache GET was answered completely, and no other GET of the URL was in flight meanwhile (of two fetches at
+//!                 once either may be stored last): while the proxy lives, and after a kill if [`DURABLE_AFTER`] had passed.
 //!                 A soft floor: a proxy whose store refuses the new version may still have the old one, fresh
-//!   asked         no-cache requests, and URLs that must not be stored: what the origin has now
-//!   aged          URLs that are fresh for a second: what the origin had that long ago
+//!   asked         no-cache requests, and URLs that must not be stored: the origin's present version
+//!   aged          URLs that are fresh for a second: the origin's version that long ago
 //!
-//! A POST answered while the device refuses I/O binds only while the proxy lives: it has nowhere to write that down, and
-//! the origin's answer cannot be taken back. A PURGE could have been refused, so it binds. *While* is from when it was asked
-//! until it is written down here, for a client may come late to that: the proxy may be dead by then, and the device well again.
+//! A POST answered while the device refuses I/O binds only while the proxy lives: the invalidation cannot be written, and
+//! the origin's answer cannot be taken back. A PURGE could have been refused, so it binds. *While* lasts from the request
+//! until the entry here, because a client may be late with its entry: the proxy may be dead by then, and the device well again.
 //!
 //! Not known here: HTTP, bytes.
 
@@ -22,16 +22,16 @@ use std::time::{Duration, Instant};
 
 use super::bodies::{Kind, Url, Variant};
 
-/// An object that has been complete for so long is expected to be on the disk.
+/// An object that has been complete for this long is expected to be on disk.
 pub const DURABLE_AFTER: Duration = Duration::from_secs(3);
 /// How long a [`Kind::Brief`] answer is fresh; the origin says so in whole seconds.
 pub const BRIEF: Duration = Duration::from_secs(1);
-/// How long a fetch may go on after its client has hung up.
+/// Longest time that a fetch may go on after its client has hung up.
 const LOOSE: Duration = Duration::from_secs(5);
 /// Age is counted in whole seconds, on both sides.
 const AGE_SLACK: Duration = Duration::from_secs(2);
 
-/// The oldest version that may answer, and why.
+/// The oldest version that may answer, and the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Floor {
     pub version: u64,
@@ -40,18 +40,18 @@ pub struct Floor {
     pub replaced: u64,
 }
 
-/// Something that was seen to be stored.
+/// An object that was seen to be stored.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     version: u64,
     since: Instant,
-    /// What the origin had sent in all until then: how much may have been stored behind it.
+    /// Bytes that the origin had sent in all until then, to tell how much may have been stored since.
     mark: u64,
-    /// The device has been tampered with since; seen as a hit again, it is known again.
+    /// The device was damaged or failed since; a hit makes the object known again.
     doubtful: bool,
 }
 
-/// What a version was made by, for messages.
+/// The request that made a version, for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deed {
     pub method: &'static str,
@@ -60,7 +60,7 @@ pub struct Deed {
 }
 
 impl Deed {
-    /// In words, with seconds since `begun`.
+    /// A description, with seconds since `begun`.
     pub fn since(&self, begun: Instant) -> String {
         format!(
             "last {} asked at {:.3} s, answered at {:.3} s",
@@ -73,23 +73,23 @@ impl Deed {
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// When versions 2, 3, 4... came to be.
+    /// Times at which versions 2, 3, 4... were made.
     raised: Vec<Instant>,
     acknowledged: u64,
-    /// What acknowledged it.
+    /// The request that acknowledged it.
     acknowledged_by: Option<Deed>,
-    /// By a POST that could not be made durable.
+    /// The version of a POST that could not be made durable.
     posted: Option<u64>,
-    /// Versions that replaced others, and when.
+    /// Versions that replaced others, with their times.
     replaced: Vec<(u64, Instant)>,
     known: [Option<Known>; 2],
     reserved: bool,
-    /// GETs on their way now, and all that ever were.
+    /// GETs in flight.
     on_their_way: u32,
     asked: u64,
-    /// How many had begun when one of them last ended.
+    /// The value of `asked` when a GET last ended.
     last_ended: u64,
-    /// A fetch may go on that nobody waits for.
+    /// Until then a fetch may go on without a client.
     loose_until: Option<Instant>,
 }
 
@@ -103,7 +103,7 @@ impl Entry {
     }
 }
 
-/// Something is the matter with the device, or was.
+/// A state of the device that is on or off, and when it last ended.
 #[derive(Debug, Default)]
 struct Trouble {
     is_now: AtomicBool,
@@ -122,18 +122,18 @@ impl Trouble {
         self.is_now.load(Ordering::SeqCst)
     }
 
-    /// Is it so, or was it at any time since?
+    /// Whether it was on at any time since `then`.
     fn was_since(&self, then: Instant) -> bool {
         let ended = self.ended.lock().expect("no thread panics holding this");
         self.is_now() || ended.is_some_and(|ended| ended >= then)
     }
 }
 
-/// The book of all URLs.
+/// The histories of all URLs.
 #[derive(Debug)]
 pub struct Ledger {
     entries: Vec<Mutex<Entry>>,
-    /// The last kill. A client's late entry about an answer from before it is ignored unless it binds for good.
+    /// The last kill. A client's late entry about an earlier answer is ignored unless it binds for good.
     killed_at: Mutex<Option<Instant>>,
     io_fails: Trouble,
     io_crawls: Trouble,
@@ -142,7 +142,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// For URLs 0 to `count` - 1, each at version 1.
+    /// A ledger for URLs 0 to `count` - 1, each at version 1.
     pub fn new(count: usize) -> Self {
         Self {
             entries: (0..count).map(|_| Mutex::default()).collect(),
@@ -168,24 +168,24 @@ impl Ledger {
         killed_at.is_none_or(|killed_at| at > killed_at)
     }
 
-    /// The version the origin has.
+    /// The origin's version.
     pub fn version(&self, id: usize) -> u64 {
         self.entry(id).version()
     }
 
-    /// The origin has a new one, from now on.
+    /// Raises the origin's version.
     pub fn raise(&self, id: usize) -> u64 {
         let mut entry = self.entry(id);
         entry.raised.push(Instant::now());
         entry.version()
     }
 
-    /// The origin has sent a body of this length that may be stored.
+    /// The origin has sent a storable body of this length.
     pub fn sent(&self, bytes: u64) {
         self.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// A POST that made this version has been answered.
+    /// The POST that made this version was answered.
     pub fn posted(&self, id: usize, version: u64, deed: Deed) {
         if !self.io_fails.was_since(deed.asked) {
             self.purged(id, version, deed);
@@ -197,7 +197,7 @@ impl Ledger {
         }
     }
 
-    /// A PURGE that was asked for when the origin had this version has been answered.
+    /// A PURGE was answered; at its request the origin had this version.
     pub fn purged(&self, id: usize, version: u64, deed: Deed) {
         let mut entry = self.entry(id);
         if version > entry.acknowledged {
@@ -206,12 +206,12 @@ impl Ledger {
         }
     }
 
-    /// What acknowledged the oldest version that may still be served.
+    /// The request that acknowledged the oldest version that may still be served.
     pub fn acknowledged_by(&self, id: usize) -> Option<Deed> {
         self.entry(id).acknowledged_by
     }
 
-    /// A GET begins; the number is for [`Ledger::ended`].
+    /// A GET begins; the number returned is for [`Ledger::ended`].
     pub fn begins(&self, id: usize) -> u64 {
         let mut entry = self.entry(id);
         entry.asked += 1;
@@ -219,14 +219,14 @@ impl Ledger {
         entry.asked
     }
 
-    /// The request has ended. True if no other request for this URL was under way meanwhile.
+    /// The GET has ended. True if no other request for this URL was in flight meanwhile.
     pub fn ended(&self, id: usize, number: u64, whole: bool, at: Instant) -> bool {
         let mut entry = self.entry(id);
         entry.on_their_way -= 1;
         if !whole {
             entry.loose_until = Some(at + LOOSE);
         }
-        // Requests that began before and have not ended are still under way; those that ended meanwhile have marked it.
+        // Requests that began earlier and have not ended are still counted; those that ended meanwhile have set `last_ended`.
         let alone = entry.on_their_way == 0
             && entry.asked == number
             && entry.last_ended < number
@@ -235,33 +235,33 @@ impl Ledger {
         alone
     }
 
-    /// Does the device refuse what is asked of it?
+    /// Whether the device refuses I/O.
     pub fn is_device_failing(&self) -> bool {
         self.io_fails.is_now()
     }
 
-    /// Did it fail or crawl at any time since? Then a PURGE may be refused.
+    /// Whether it failed or crawled at any time since. Then a PURGE may be refused.
     pub fn was_device_in_trouble(&self, since: Instant) -> bool {
         self.io_fails.was_since(since) || self.io_crawls.was_since(since)
     }
 
-    /// From now on, until told otherwise, the device takes next to nothing a second.
+    /// The device starts or stops crawling.
     pub fn device_crawls(&self, crawls: bool) {
         self.io_crawls.set(crawls);
     }
 
-    /// From now on, until told otherwise, the device answers nothing.
+    /// The device starts or stops hanging.
     pub fn device_hangs(&self, hangs: bool) {
         self.io_hangs.set(hangs);
         self.io_crawls.set(hangs);
     }
 
-    /// Did it hang at any time since?
+    /// Whether it hung at any time since.
     pub fn was_device_hanging(&self, since: Instant) -> bool {
         self.io_hangs.was_since(since)
     }
 
-    /// A no-cache GET has brought this version, whole.
+    /// A no-cache GET returned this version completely.
     pub fn replaced(&self, id: usize, version: u64, at: Instant) {
         let mut entry = self.entry(id);
         if self.is_of_this_life(at) && !self.is_device_failing() {
@@ -269,7 +269,7 @@ impl Ledger {
         }
     }
 
-    /// An answer of this version was whole, and was stored on its way or came from the store.
+    /// An answer of this version was complete, and was being stored or came from the store.
     pub fn seen(&self, id: usize, variant: Variant, version: u64, hit: bool, at: Instant) {
         let fresh = Known {
             version,
@@ -284,13 +284,13 @@ impl Ledger {
         let slot = &mut entry.known[variant as usize];
         match slot {
             Some(known) if hit && known.version == version => known.doubtful &= fresh.doubtful,
-            // A hit whose storing no client saw may be old and about to be evicted.
+            // A hit whose storing no client saw may be old and close to eviction.
             _ if hit => {}
             _ => *slot = Some(fresh),
         }
     }
 
-    /// What may answer a request that starts now.
+    /// The oldest versions that may answer a request that starts now.
     pub fn floor(&self, url: &Url, no_cache: bool, now: Instant) -> Floor {
         let entry = self.entry(url.id);
         let replaced = entry.replaced.iter().map(|(v, _)| *v).max().unwrap_or(0);
@@ -315,18 +315,18 @@ impl Ledger {
         }
     }
 
-    /// From now on, until told otherwise, the device refuses what is asked of it.
+    /// The device starts or stops refusing I/O.
     pub fn device_fails(&self, fails: bool) {
         self.io_fails.set(fails);
         if fails {
-            // Writes that were still waiting are lost.
+            // Pending writes are lost.
             self.forget_replaced_since(Instant::now() - DURABLE_AFTER);
         }
     }
 
-    /// The proxy was killed just now.
+    /// The proxy was killed at this time.
     pub fn killed(&self, now: Instant) {
-        // Set before the entries are walked: a client that holds an entry either sees this, or is seen below.
+        // Set before the entries are walked: a client that holds an entry either sees this, or its entry is corrected below.
         *self
             .killed_at
             .lock()
@@ -343,7 +343,7 @@ impl Ledger {
         }
     }
 
-    /// The store was tampered with: nothing is known to be there, and what was replaced may be all that is left.
+    /// The store was damaged: no object is known to be stored, and replaced versions may have come back.
     pub fn doubt(&self) {
         for id in 0..self.entries.len() {
             let mut entry = self.entry(id);
@@ -354,8 +354,8 @@ impl Ledger {
         }
     }
 
-    /// A device that hung from `hung_at` on is not asked to keep what comes meanwhile, nor has it kept what was on its way: of what was
-    /// stored since, and shortly before, nothing is known to be there.
+    /// A device that hung from `hung_at` on was not given later writes, and may have lost pending ones: of the objects stored since, and
+    /// shortly before, none is known to be stored.
     pub fn doubt_since(&self, hung_at: Instant) {
         for id in 0..self.entries.len() {
             for known in self.entry(id).known.iter_mut().flatten() {
@@ -364,7 +364,7 @@ impl Ledger {
         }
     }
 
-    /// URLs that should still be stored: complete for long enough, of the origin's version, and not too much stored since.
+    /// URLs that should still be stored: complete for long enough, at the origin's version, and not too much stored since.
     pub fn durable(&self, now: Instant, behind_max: u64) -> Vec<(usize, Variant)> {
         let sent = self.sent_bytes.load(Ordering::Relaxed);
         let mut durable = Vec::new();
@@ -385,7 +385,7 @@ impl Ledger {
         durable
     }
 
-    /// Is it still of the version that was seen to be stored, with not too much stored since? Some time has gone by since [`Ledger::durable`].
+    /// Whether the version seen to be stored is still the origin's, with not too much stored since. Some time has passed since [`Ledger::durable`].
     pub fn is_still_durable(&self, id: usize, variant: Variant, behind_max: u64) -> bool {
         let entry = self.entry(id);
         let sent = self.sent_bytes.load(Ordering::Relaxed);
@@ -394,12 +394,12 @@ impl Ledger {
         })
     }
 
-    /// Keeps clients away from a URL until it has been looked at.
+    /// Reserves a URL: clients do not use it until it has been checked.
     pub fn reserve(&self, id: usize, reserved: bool) {
         self.entry(id).reserved = reserved;
     }
 
-    /// Should clients keep away?
+    /// Whether the URL is reserved.
     pub fn is_reserved(&self, id: usize) -> bool {
         self.entry(id).reserved
     }

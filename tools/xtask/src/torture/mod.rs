@@ -1,13 +1,13 @@
 //! `cargo xtask torture`: kills the proxy again and again, and compares every byte it serves.
 //!
-//! The other tests of the store play the disk; here are the real program, a real kernel and SIGKILL. An origin of our own
-//! (`origin`) has some thousands of URLs in versions (`bodies`); a few dozen clients (`clients`) ask for them through the
-//! proxy (`proxy`), raise versions and have them invalidated; each answer is held against what it claims to be and
-//! what was acknowledged before (`check`, `ledger`). While others take its place, clients of HTTP/2 read too (`streams`). Meanwhile `trial` kills and restarts, and `test bed` damages the
-//! store.
+//! The other tests of the store simulate the disk; here are the real program, a real kernel and SIGKILL. An origin of our own
+//! (`origin`) has some thousands of URLs in versions (`bodies`). A few dozen clients (`clients`) request them through the
+//! proxy (`proxy`), raise versions and invalidate them; each answer is compared with what it claims to be and with
+//! what was acknowledged before (`check`, `ledger`). During upgrades, clients of HTTP/2 read too (`streams`). Meanwhile `trial` kills
+//! and restarts, and `test_bed` damages the store.
 //!
-//! What is certain: an answer that this takes for right is right. What is not: SIGKILL leaves the kernel alive, so
-//! what was written without a flush is still there. A power failure is played by the tests of the store.
+//! An answer that passes these checks is right. A limit: SIGKILL leaves the kernel alive, so
+//! data written without a flush is still there. Power failures are simulated by the tests of the store.
 
 mod bodies;
 mod check;
@@ -39,12 +39,12 @@ use crate::size::Bytes;
 
 /// The share of durable objects that must hit again, in percent.
 const EXPECTED_HITS_PERCENT: f64 = 99.0;
-/// In smaller ones, large objects are evicted while they are being read.
+/// In smaller stores, large objects are evicted while they are being read.
 const STORE_BYTES_MIN: u64 = 64 << 20;
 const KILLS_MAX: u64 = 100_000;
-/// Does the proxy promise that what began before a purge ends whole?
+/// Whether the proxy promises that a download which began before a purge ends whole.
 const WHOLE_DOWNLOADS: bool = true;
-/// Does the proxy promise that no request waits for a hanging device longer than the deadline of a read?
+/// Whether the proxy promises that no request waits for a hanging device longer than the deadline of a read.
 const BOUNDED_WAITS: bool = true;
 
 const AFTER_HELP: &str = "\
@@ -157,7 +157,7 @@ impl Faults {
     }
 }
 
-/// `1..6`, also `0.5..2`.
+/// Parses a range such as `1..6` or `0.5..2`.
 fn seconds(text: &str) -> Result<(f64, f64), String> {
     let parse = |part: &str| {
         part.parse::<f64>()
@@ -170,7 +170,7 @@ fn seconds(text: &str) -> Result<(f64, f64), String> {
         .ok_or_else(|| format!("{text:?} is not of the form 1..6, with seconds from 0 to 600"))
 }
 
-/// Tortures, and tells what it found; fails if anything was wrong.
+/// Runs the trials and prints their reports; fails if anything was wrong.
 pub fn run(options: &Options) -> Result<()> {
     if options.store_size.0 < STORE_BYTES_MIN {
         fail!("--store-size must be at least {}", Bytes(STORE_BYTES_MIN));
@@ -190,7 +190,7 @@ pub fn run(options: &Options) -> Result<()> {
     {
         let mut progress = Progress::new("torture: kills", options.kills);
         for (n, on) in grounds.iter().enumerate() {
-            // The first takes what cannot be divided.
+            // The first trial takes the remainder.
             let rest = (grounds.len() - n) as u64;
             let before: u64 = reports.iter().map(|r| r.kills_asked).sum();
             let plan = Plan {

@@ -1,10 +1,10 @@
 //! The origin of a torture: every URL of the catalogue, at the version the ledger has.
 //!
-//! GET answers the current version and says in `X-Torture` what it is (`id version variant`), so that an empty body has
-//! a version too. POST raises the version when it is handled, and says in `X-Raised` to what. `/ping` is for finding out
-//! whether a proxy answers. Everything on one thread: the proxy is what is being tried.
+//! GET answers the current version and identifies it in `X-Torture` (`id version variant`), so that an empty body has
+//! a version too. POST raises the version when it is handled, and returns the new one in `X-Raised`. `/ping` tests
+//! whether a proxy answers. One thread serves everything, since the origin is not the object of the test.
 //!
-//! Not known here: what was answered before; that is the ledger's.
+//! Not known here: earlier answers; the ledger has those.
 //! Limits: heads as in the crate `wire`; request bodies of [`POST_BYTES_MAX`].
 
 use std::io;
@@ -23,13 +23,13 @@ use crate::serving::Serving;
 
 const POST_BYTES_MAX: u64 = 64 << 10;
 const SEND_BYTES: usize = 64 << 10;
-/// With this field a request asks for its body in pieces, so many milliseconds apart.
+/// A request with this field gets its body in pieces, this many milliseconds apart.
 pub const PACE: &str = "X-Pace";
 const PACE_MS_MAX: u64 = 1000;
-/// Fresh longer than any run.
+/// Fresh for longer than any run.
 const LASTING: &str = "max-age=86400";
 
-/// The path that is answered whatever the catalogue holds.
+/// A path that is always answered, whatever the catalogue holds.
 pub const PING: &str = "/ping";
 
 /// A running origin; dropping it stops it.
@@ -46,7 +46,7 @@ impl Origin {
         Ok(Self(serving))
     }
 
-    /// Where it listens.
+    /// The listening address.
     pub fn address(&self) -> SocketAddr {
         self.0.address()
     }
@@ -200,7 +200,7 @@ fn common_fields(
     fields
 }
 
-/// `bytes=a-b` within a body, as [from, to).
+/// The range `bytes=a-b` of a body, as [from, to).
 fn part(range: &str, bytes: u64) -> Option<(u64, u64)> {
     let (from, last) = range.strip_prefix("bytes=")?.split_once('-')?;
     let from: u64 = from.parse().ok()?;

@@ -1,7 +1,7 @@
-//! The proxy that is tortured: one process after the other, on the same addresses and the same store.
+//! The proxy under torture: one process after the other, on the same addresses and the same store.
 //!
-//! Started with little memory, so that hits come from the disk, or with so much that what is hot is in memory. Killed by its pid with SIGKILL. Whether it still
-//! rebuilds its index is asked of its admin interface: a member [`RECOVERY`] of `/status`, whatever it lies in, is null or
+//! It runs with little memory, so that hits come from disk, or with enough memory for hot objects. It is killed by its pid with SIGKILL.
+//! Its admin interface says whether it still rebuilds its index: the member [`RECOVERY`] of a store in `/status` is null or
 //! missing once there is nothing left to rebuild.
 //!
 //! Limits: [`READY_MAX`] from the start to the first answer, [`END_MAX`] from the kill to the end.
@@ -23,24 +23,24 @@ use crate::ports;
 use crate::process::{CommandLine, Identity, Server, tail};
 use crate::rivals::front::{self, Front};
 
-/// The member of a store in `/status` that says how far recovery has come.
+/// The member of a store in `/status` that reports the progress of recovery.
 const RECOVERY: &str = "recovery";
 const READY_MAX: Duration = Duration::from_secs(60);
 const END_MAX: Duration = Duration::from_secs(20);
-/// Less than one large object, so that next to nothing is answered from memory.
+/// Less than one large object, so that almost nothing is answered from memory.
 const LITTLE_MEMORY: &str = "1MiB";
-/// Parts of large objects that are asked for again are in memory, too.
+/// Enough memory for ranges of large objects that are requested repeatedly.
 const MORE_MEMORY: &str = "32MiB";
 const WORKERS: &str = "2";
-/// Reads go to the disk at once, and not through the queue for slow ones.
+/// Reads go to the disk at once, not through the queue for slow disks.
 const AS_FAST: &str = "store.lazy-reads = 0\n";
 
-/// The ways that what is read takes.
+/// The paths of reads in the proxy.
 #[derive(Clone, Copy)]
 pub struct Ways {
-    /// It takes the disk for a fast one, whatever it measures (unless a configuration is given).
+    /// The proxy treats the disk as fast, whatever it measures (unless a configuration is given).
     pub as_fast: bool,
-    /// What is hot comes from memory.
+    /// Hot objects come from memory.
     pub has_memory: bool,
 }
 
@@ -48,18 +48,18 @@ pub struct Ways {
 pub struct Proxy {
     command: CommandLine,
     server: Option<Server>,
-    /// Where clients connect.
+    /// The address for clients.
     pub address: SocketAddr,
-    /// Where it is asked to purge.
+    /// The address for purges.
     pub admin: SocketAddr,
-    /// What it says.
+    /// The log file.
     pub log: PathBuf,
-    /// Where it is said at which step of an upgrade it is held.
+    /// The directory whose files name the steps of an upgrade at which a process is held.
     pub holds: PathBuf,
 }
 
 impl Proxy {
-    /// Not started yet. With a second listener no configuration may be among the arguments.
+    /// A proxy that is not started yet. With a second listener no configuration may be among the arguments.
     pub fn new(
         binary: &Path,
         origin: SocketAddr,
@@ -98,7 +98,7 @@ impl Proxy {
                 address.to_string(),
                 "--reverse".into(),
                 format!("http://{origin}"),
-                // The answer to a no-cache GET counts as the newest version.
+                // Obey, since the answer to a no-cache GET counts as the newest version.
                 "--client-directives".into(),
                 "obey".into(),
             ]),
@@ -122,7 +122,7 @@ impl Proxy {
         })
     }
 
-    /// Starts it and waits for its first answer; how long that took.
+    /// Starts the proxy and waits for its first answer; returns how long that took.
     pub fn start(&mut self) -> Result<Duration> {
         let begun = Instant::now();
         let mut server = self.command.spawn(&self.log)?;
@@ -145,7 +145,7 @@ impl Proxy {
         }
     }
 
-    /// An error if it has ended by itself.
+    /// An error if the process has ended by itself.
     pub fn check_alive(&mut self) -> Result<()> {
         if self.server.as_mut().is_some_and(Server::has_ended) {
             self.server = None;
@@ -154,14 +154,14 @@ impl Proxy {
         Ok(())
     }
 
-    /// SIGKILL, and waits for its end.
+    /// Sends SIGKILL, and waits for the end.
     pub fn kill(&mut self) -> Result<()> {
         let Some(mut server) = self.server.take() else {
             return Ok(());
         };
         server.identity().signal(Signal::KILL);
         let end = Instant::now() + END_MAX;
-        // Not interruptible: this is also how everything is undone.
+        // Not interruptible: cleaning up also goes through here.
         while !server.has_ended() {
             if Instant::now() > end {
                 fail!(
@@ -187,33 +187,33 @@ impl Proxy {
         }
     }
 
-    /// Another process is the proxy now; the one before.
+    /// Makes another process the proxy; returns the previous one.
     pub fn adopt(&mut self, process: Identity) -> Option<Server> {
         self.server.replace(Server::adopted(process))
     }
 
-    /// It is still this one.
+    /// Makes the previous process the proxy again.
     pub fn take_back(&mut self, server: Server) {
         self.server = Some(server);
     }
 
-    /// There is none.
+    /// Notes that no process is running.
     pub fn adopt_none(&mut self) {
         self.server = None;
     }
 
-    /// Does it answer?
+    /// Whether the proxy answers.
     pub fn answers(&self) -> bool {
         answers(self.address)
     }
 
-    /// Has `loligo store verify` read the whole store, which no process may use.
+    /// Verifies the whole store with `loligo store verify`; no process may be using it.
     pub fn verify(&self, store: &Path) -> Result<()> {
         let args = ["store", "verify", &store.display().to_string()];
         CommandLine::new(&self.command.program, args).run(&self.log)
     }
 
-    /// SIGTERM, and waits for its end.
+    /// Sends SIGTERM, and waits for the end.
     pub fn stop(&mut self) -> Result<()> {
         match self.server.take() {
             Some(mut server) => server.stop(),
@@ -221,7 +221,7 @@ impl Proxy {
         }
     }
 
-    /// Does it still rebuild its index? None: it does not say.
+    /// Whether the proxy still rebuilds its index; `None` if it does not say.
     pub fn is_recovering(&self) -> Option<bool> {
         let answer = Client::new(self.admin).get("/status").ok()?;
         is_recovering(&serde_json::from_slice(&answer.body).ok()?)
@@ -236,18 +236,18 @@ impl Drop for Proxy {
     }
 }
 
-/// Is a configuration among these arguments?
+/// Whether a configuration is among these arguments.
 pub fn is_configured(extra: &[String]) -> bool {
     let is_config = |arg: &String| arg.starts_with("-c") || arg.starts_with("--config");
     extra.iter().any(is_config)
 }
 
-/// An address of this machine that nobody listens at.
+/// An address of this machine without a listener.
 pub fn free() -> Result<SocketAddr> {
     Ok((Ipv4Addr::LOCALHOST, ports::free()?).into())
 }
 
-/// Does one of the stores of this `/status` rebuild its index? None: it has no store, or one that does not say.
+/// Whether a store of this `/status` rebuilds its index; `None` without a store, or if one does not say.
 fn is_recovering(status: &serde_json::Value) -> Option<bool> {
     let stores = status.get("stores")?.as_array()?;
     let left: Option<Vec<&serde_json::Value>> = stores.iter().map(|it| it.get(RECOVERY)).collect();

@@ -1,4 +1,4 @@
-//! What a torture has found, counted while it runs and told at its end.
+//! The results of a torture, counted while it runs and reported at its end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::streams::Came;
 use super::test_bed::On;
 use super::upgrade::Upgrades;
 
-/// Large answers that may be cut off without a fault: so many, and this share of large hits.
+/// Large answers that may be cut off without a fault: this many, or 1/`CUTS_SHARE` of large hits.
 const CUTS_ALLOWED: u64 = 3;
 const CUTS_SHARE: u64 = 100;
 
@@ -32,7 +32,7 @@ pub struct Figures {
     pub hung_up: AtomicU64,
     /// Slow downloads whose object was purged meanwhile, and which ended whole.
     pub downloads: AtomicU64,
-    /// And those that did not.
+    /// Such downloads that did not end whole.
     pub downloads_cut: AtomicU64,
     /// Requests that waited too long while the device hung.
     pub waited: AtomicU64,
@@ -47,25 +47,25 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Counts.
+    /// Adds to a counter.
     pub fn add(counter: &AtomicU64, n: u64) {
         counter.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// Nothing came for so long while the device hung.
+    /// Notes a wait without a byte while the device hung.
     pub fn waited(&self, wait: Duration) {
         let us = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
         self.longest_wait_us.fetch_max(us, Ordering::Relaxed);
     }
 
-    /// An answer took so long.
+    /// Notes the time of an answer.
     pub fn answered(&self, took: Duration) {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.slowest_us.fetch_max(us, Ordering::Relaxed);
     }
 }
 
-/// Counters of a trial: what was done to the proxy.
+/// Counters of a trial: actions on the proxy.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Deeds {
     pub kills: u64,
@@ -75,14 +75,14 @@ pub struct Deeds {
     pub detaches: u64,
     pub throttles: u64,
     pub hangs: u64,
-    /// Durable objects that were asked for after a kill and a restart, and those among them that were hits.
+    /// Durable objects requested after a kill and a restart, and the hits among them.
     pub durable_asked: u64,
     pub durable_hits: u64,
-    /// The same after stops in order.
+    /// The same after regular stops.
     pub stopped_asked: u64,
     pub stopped_hits: u64,
     pub first_answer_s_max: f64,
-    /// From the start until there was nothing left to rebuild.
+    /// Longest time from the start until there was nothing left to rebuild.
     pub recovery_s_max: f64,
 }
 
@@ -111,17 +111,17 @@ pub struct Report {
     pub purges: u64,
     pub purges_refused_by_a_failing_device: u64,
     pub replacements: u64,
-    /// Answers older than what had replaced them: the new version was not stored, or not kept.
+    /// Answers older than a version that had replaced them: the new version was not stored, or not kept.
     pub went_back: u64,
     pub hung_up: u64,
     pub broken_by_kills: u64,
     pub cut_by_faults: u64,
-    /// Large answers cut off without a fault: their next part was purged or evicted before its turn came.
+    /// Large answers cut off without a fault: their next fragment was purged or evicted before it was read.
     pub cut_in_mid_body: u64,
-    /// Downloads whose object was purged while they were under way: whole, and cut off.
+    /// Downloads whose object was purged while they were in flight: whole ones, and those cut off.
     pub downloads_purged: u64,
     pub downloads_purged_and_cut: u64,
-    /// While the device hung: the longest time without a byte, and how many requests waited longer than they may.
+    /// While the device hung: the longest time without a byte, and the number of requests that waited too long.
     pub longest_wait_s: f64,
     pub waited_too_long: u64,
     pub slowest_answer_s: f64,
@@ -129,18 +129,18 @@ pub struct Report {
     pub wrong_answers: u64,
     pub failed_requests: u64,
     pub durable_hit_percent: Option<f64>,
-    /// The first of what was wrong, in words.
+    /// The first wrong answers, in words.
     pub wrongs: Vec<String>,
-    /// What was done to the proxy and its device, life by life.
+    /// Actions on the proxy and its device, life by life.
     pub lives: Vec<String>,
-    /// Why it ended early.
+    /// The reason for an early end.
     pub trouble: Option<String>,
-    /// Faults that were asked for and cannot be made here.
+    /// Requested faults that are impossible here.
     pub left_out: Vec<String>,
 }
 
 impl Report {
-    /// Nothing counted yet.
+    /// A report without counts.
     pub fn new(on: On, seed: u64, store_bytes: u64, kills_asked: u64) -> Self {
         Self {
             on,
@@ -192,7 +192,7 @@ impl Report {
         }
     }
 
-    /// Takes over what the clients counted.
+    /// Copies the clients' counts.
     pub fn count(&mut self, figures: &Figures) {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         self.requests = of(&figures.requests);
@@ -223,7 +223,7 @@ impl Report {
             .then(|| 100.0 * deeds.durable_hits as f64 / deeds.durable_asked as f64);
     }
 
-    /// Why this is no success, if it is none.
+    /// The reason why the trial failed, if it did.
     pub fn complaint(&self, expect_hits: f64) -> Option<String> {
         if let Some(trouble) = &self.trouble {
             return Some(trouble.clone());
@@ -254,7 +254,7 @@ impl Report {
         }
     }
 
-    /// In words.
+    /// The report as text.
     pub fn text(&self) -> String {
         let deeds = &self.deeds;
         let on = match self.on {

@@ -1,9 +1,9 @@
-//! The steps of an upgrade at which a process is held and killed, and which of the two must be left then.
+//! The steps of an upgrade at which a process is held and killed, and which of the two processes must survive.
 //!
-//! The steps are those of `proxy::upgrade::step`; a process is held by a file of the step's name in a directory that its environment names.
-//! A step that is not there any more would never be come to, which a trial reports.
+//! The steps are those of `proxy::upgrade::step`; a process is held by a file with the step's name in a directory that its environment
+//! names. A step that no longer exists is never reached, which a trial reports.
 //!
-//! Limits: [`COME_MAX`] until a process comes to a step.
+//! Limits: [`COME_MAX`] until a process reaches a step.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,17 +16,17 @@ use crate::chance::Chance;
 use crate::failure::{During, Result};
 use crate::interrupt;
 
-/// Tells a process where the files are.
+/// The variable with the directory of these files.
 pub const VARIABLE: &str = "LOLIGO_UPGRADE_HOLD";
 const COME_MAX: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_micros(500);
 
-/// Who is left.
+/// The process that survives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub enum Left {
     Old,
     New,
-    /// The service manager starts one.
+    /// None: the service manager starts a process.
     Nobody,
 }
 
@@ -34,9 +34,9 @@ pub enum Left {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
     pub name: &'static str,
-    /// Who must be left if the old process is killed there,
+    /// The survivor if the old process is killed at this step.
     pub without_old: Left,
-    /// and if the new one is. `None`: it is not there yet.
+    /// The survivor if the new process is killed. `None`: it does not exist yet.
     pub without_new: Option<Left>,
 }
 
@@ -48,7 +48,7 @@ const fn step(name: &'static str, without_old: Left, without_new: Option<Left>) 
     }
 }
 
-/// In the order in which they come, but for those of the two processes that come at the same time.
+/// In the order in which they occur, except that steps of the two processes may occur at the same time.
 pub const STEPS: [Step; 18] = {
     use Left::{New, Nobody, Old};
     [
@@ -59,11 +59,11 @@ pub const STEPS: [Step; 18] = {
         step("new-prepares", Nobody, Some(Old)),
         step("old-freezes", Nobody, Some(Old)),
         step("old-has-frozen", Nobody, Some(Old)),
-        // From Frozen on the new process can go on alone,
+        // From Frozen on the new process can go on alone;
         step("old-waits", New, Some(Old)),
         step("new-reads", New, Some(Old)),
         step("new-is-ready", New, Some(Old)),
-        // and from Go on the old one cannot.
+        // from Go on the old one cannot.
         step("old-lets-go", New, Some(Old)),
         step("old-stops", New, Some(Nobody)),
         step("old-drains", New, Some(Nobody)),
@@ -75,7 +75,7 @@ pub const STEPS: [Step; 18] = {
     ]
 };
 
-/// Kills at steps, in an order by chance: each once before one comes again.
+/// Kills at steps, in random order: each once before any is repeated.
 #[derive(Debug, Default)]
 pub struct Deck(Vec<(Step, bool)>);
 
@@ -91,7 +91,7 @@ impl Deck {
     }
 }
 
-/// Kills at a step.
+/// Number of kills at a step.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct AtStep {
     pub old_killed: u64,
@@ -101,7 +101,7 @@ pub struct AtStep {
 /// Kills by step.
 pub type AtSteps = BTreeMap<&'static str, AtStep>;
 
-/// In a line.
+/// All steps in one line.
 pub fn text(steps: &AtSteps) -> String {
     let of = |step: &Step| steps.get(step.name).copied().unwrap_or_default();
     let old: Vec<u64> = STEPS.iter().map(|step| of(step).old_killed).collect();
@@ -119,26 +119,26 @@ pub fn text(steps: &AtSteps) -> String {
     )
 }
 
-/// A step at which whoever comes is held, until this is dropped.
+/// Holds any process that reaches a step, until this is dropped.
 pub struct Hold {
     file: PathBuf,
     held: PathBuf,
 }
 
 impl Hold {
-    /// From now on.
+    /// Holds processes at this step from now on.
     pub fn new(dir: &Path, step: Step) -> Result<Hold> {
         let hold = Hold {
             file: dir.join(step.name),
             held: dir.join(format!("{}.held", step.name)),
         };
-        // Of one that was killed there.
+        // The file may be from a process that was killed at this step.
         let _ = fs::remove_file(&hold.held);
         fs::write(&hold.file, "").during(|| format!("writing {}", hold.file.display()))?;
         Ok(hold)
     }
 
-    /// Waits until a process is held; whether one was.
+    /// Waits until a process is held; returns whether one was.
     pub fn await_it(&self) -> Result<bool> {
         let deadline = Instant::now() + COME_MAX;
         while !self.held.exists() {

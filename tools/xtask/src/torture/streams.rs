@@ -1,11 +1,11 @@
-//! Clients of HTTP/2 over TLS, beside the others, while process after process takes the proxy's place: by the crate `h2`, which is not ours.
+//! Clients of HTTP/2 over TLS during upgrades, in addition to the other clients: by the crate `h2`, which is not ours.
 //!
-//! [`CONNECTIONS`] connections with [`STREAMS`] bodies each, of objects that the store has and the memory has not, taken in turn. A body
-//! that began comes whole, byte by byte, through every upgrade and through the stop at the end. Where GOAWAY draws the line is read from
-//! the wire ([`goaway`](super::goaway)): a stream above it is asked again on a new connection, a stream up to it must come whole. The objects never
-//! change and have no validator, so what is lost on the way cannot be fetched again unseen.
+//! [`CONNECTIONS`] connections with [`STREAMS`] bodies each, of objects that are in the store and not in memory, in turn. A body
+//! that began must arrive whole, byte by byte, through every upgrade and through the stop at the end. The last stream of GOAWAY is read
+//! from the wire ([`goaway`](super::goaway)): a stream above it is repeated on a new connection, a stream up to it must arrive whole. The
+//! objects never change and have no validator, so lost bytes cannot be fetched again unnoticed.
 //!
-//! A kill forgives what it cuts, as it does for other clients. Nobody is forgiven who is refused a connection while nobody is killed.
+//! A kill excuses what it cuts, as for other clients. A refused connection without a kill is an error.
 //!
 //! Limits: one thread; waits of [`WAIT_MAX`].
 
@@ -35,11 +35,11 @@ use crate::http::WAIT_MAX;
 
 const CONNECTIONS: usize = 4;
 const STREAMS: usize = 8;
-/// Between two pieces of a body: it takes some tenths of a second, so that most of an upgrade is while bodies are on their way.
+/// Pause between two pieces of a body: a body takes some tenths of a second, so that most of an upgrade happens during bodies.
 const PAUSE: Duration = Duration::from_millis(8);
-/// Until a connection is tried again, or a proxy that was killed is looked for.
+/// Pause before a connection is retried, or before a killed proxy is tried again.
 const AGAIN_AFTER: Duration = Duration::from_millis(5);
-/// Half of the connections have windows as Go's client has them, the others open small ones often, and their kernel takes little.
+/// Half of the connections have windows like Go's client; the others have small ones that are opened often, and a small receive buffer.
 const WIDE: [u32; 2] = [4 << 20, 1 << 30];
 const NARROW: [u32; 2] = [400_000, 400_000];
 const NARROW_BYTES: u32 = 32 << 10;
@@ -57,26 +57,26 @@ struct Counters {
     refused: AtomicU64,
 }
 
-/// What came of it.
+/// The results.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Came {
     pub whole: u64,
     pub whole_bytes: u64,
-    /// Of the whole ones, those from the store.
+    /// Whole bodies that came from the store.
     pub hits: u64,
-    /// Bodies that began and broke off, or were other ones: must be 0.
+    /// Bodies that broke off, or had wrong bytes: must be 0.
     pub cut: u64,
-    /// The same, by a kill.
+    /// Bodies that broke off because of a kill.
     pub cut_by_kills: u64,
-    /// Streams behind the last one of GOAWAY, and those that were refused.
+    /// Streams above the last one of GOAWAY, and refused ones; these were repeated.
     pub asked_again: u64,
     pub connections: u64,
-    /// Connections that nobody took, and that no kill explains: must be 0.
+    /// Connections refused without a kill: must be 0.
     pub refused: u64,
 }
 
 impl Came {
-    /// In a line.
+    /// The results in one line.
     pub fn text(&self) -> String {
         format!(
             "HTTP/2 over TLS: {} bodies came whole ({:.1} MiB, {} of them hits), {} were cut, {} by kills; {} were asked again after GOAWAY; \
@@ -92,7 +92,7 @@ impl Came {
         )
     }
 
-    /// Why this is no success, if it is none.
+    /// The reason why the results are a failure, if they are.
     pub fn complaint(&self) -> Option<String> {
         if self.cut > 0 || self.refused > 0 {
             return Some(format!(
@@ -114,13 +114,13 @@ struct All {
     shared: Arc<Shared>,
     counters: Counters,
     next: AtomicU64,
-    /// Connections may be refused now: the proxy stops.
+    /// The proxy stops: connections may be refused.
     is_stopping: AtomicBool,
     stop: AtomicBool,
 }
 
 impl Streams {
-    /// Starts them all.
+    /// Starts all clients.
     pub fn start(
         shared: &Arc<Shared>,
         address: SocketAddr,
@@ -153,12 +153,12 @@ impl Streams {
         })
     }
 
-    /// The proxy is about to be stopped: what began still comes whole.
+    /// The proxy will be stopped: bodies that began must still arrive whole.
     pub fn expect_stop(&self) {
         self.all.is_stopping.store(true, Ordering::SeqCst);
     }
 
-    /// No more is asked; waits for the end of what is under way.
+    /// Makes no more requests; waits for those in flight.
     pub fn end(&mut self) {
         self.all.stop.store(true, Ordering::SeqCst);
         if self.thread.take().is_some_and(|it| it.join().is_err()) {
@@ -166,7 +166,7 @@ impl Streams {
         }
     }
 
-    /// What has come so far.
+    /// The results so far.
     pub fn came(&self) -> Came {
         self.all.counters.came()
     }
@@ -203,9 +203,9 @@ enum Ended {
     Whole {
         hit: bool,
     },
-    /// The connection takes no more.
+    /// The connection takes no more requests.
     NotSent,
-    /// It was sent, and not processed.
+    /// The request was sent and not processed.
     NotBegun,
     Cut(String),
 }
@@ -214,12 +214,12 @@ enum Ended {
 struct Link {
     sender: SendRequest<Bytes>,
     authority: String,
-    /// The last stream that is answered.
+    /// The last stream that will be answered.
     last: Rc<Cell<u32>>,
-    /// In which life it was opened.
+    /// The number of the life in which it was opened.
     life: u64,
     is_over: Cell<bool>,
-    /// What another connection has to ask again.
+    /// Requests to be repeated on another connection.
     again: RefCell<Vec<Url>>,
 }
 
@@ -234,7 +234,7 @@ impl All {
         }
     }
 
-    /// One connection after the other, until told to stop.
+    /// Uses one connection after the other, until told to stop.
     async fn work(&self, number: usize, address: SocketAddr, connector: &TlsConnector) {
         let is_wide = number.is_multiple_of(2);
         let mut again = Vec::new();
@@ -267,7 +267,7 @@ impl All {
         }
     }
 
-    /// Asks on a connection until it takes no more; what has to be asked again.
+    /// Makes requests on a connection until it takes no more; returns those to be repeated.
     async fn play<S>(
         &self,
         stream: S,
@@ -295,7 +295,7 @@ impl All {
         };
         count(&self.counters.connections);
         let connection = tokio::task::spawn_local(async move {
-            // How it ended is what its streams say.
+            // The streams report how it ended.
             let _ = connection.await;
         });
         let link = Link {
@@ -310,7 +310,7 @@ impl All {
         join_all(streams).await;
         let again = link.again.take();
         drop(link.sender);
-        // It says goodbye and closes.
+        // The client sends GOAWAY and closes.
         let _ = timeout(WAIT_MAX, connection).await;
         again
     }
@@ -405,7 +405,7 @@ impl All {
     }
 }
 
-/// Why a stream ended early; without an error: nothing came.
+/// The reason why a stream ended early; without an error: no response came.
 struct Broken(Option<h2::Error>);
 
 impl Broken {
@@ -436,7 +436,7 @@ async fn patiently<T>(what: impl Future<Output = Result<T, h2::Error>>) -> Resul
     }
 }
 
-/// Runs some until all have ended.
+/// Runs all futures to their ends.
 async fn join_all<F: Future<Output = ()>, const N: usize>(all: [F; N]) {
     let mut all = all.map(|one| Some(Box::pin(one)));
     std::future::poll_fn(|cx| {
@@ -512,7 +512,7 @@ mod tests {
         }))
     }
 
-    /// Plays on one connection to this server; what has to be asked again.
+    /// Plays on one connection to this server; returns the requests to be repeated.
     fn play<S: Future<Output = ()> + 'static>(
         all: Arc<All>,
         server: impl FnOnce(DuplexStream, Arc<All>) -> S,
@@ -528,7 +528,7 @@ mod tests {
         local.block_on(&runtime, all.play(here, true, address, 0, Vec::new()))
     }
 
-    /// Serves so many requests, then says that it goes; each body with so many bytes less at its end.
+    /// Serves this many requests, then sends GOAWAY; cuts `less` bytes off the end of each body.
     async fn honest(stream: DuplexStream, all: Arc<All>, requests: usize, less: usize) {
         let mut connection = h2::server::handshake(stream).await.unwrap();
         let mut served = 0;
@@ -584,7 +584,7 @@ mod tests {
             let goaway = [0, 0, 8, GOAWAY, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0];
             stream.write_all(&goaway).await.unwrap();
         });
-        // 1, 3, 5 and 7 of 1 to 15.
+        // Streams 1, 3, 5 and 7 of 1 to 15.
         assert_eq!(all.counters.came().cut, 4);
         assert_eq!(again.len(), 4);
         let wrongs = all.shared.wrongs.lock().unwrap();

@@ -1,18 +1,18 @@
-//! Where the store lies, and what is done to it.
+//! The store's place, and the faults applied to it.
 //!
-//! A directory of our own below the system's temporary one, with the store as a file in it, or as a loop device over a
-//! file in it. What is done:
+//! The store is a file in a directory of our own below the system's temporary one, or a loop device over a
+//! file there. The faults:
 //!
-//!   flip      between a kill and the restart: bits turned over in one copy of the superblock, in the other metadata or
-//!             in records; in the data area also blocks emptied, and blocks that changed places
-//!   detach    while it runs: the file is made immutable, so that the kernel refuses writes; or it is cut short, so that
-//!             reads behind the cut fail and writes there leave holes. On a loop device these come up as I/O errors
-//!   hang      nothing at all is answered until it is over, by the same controller: a byte a second, so that the first operation
-//!             would take an hour
-//!   throttle  a few operations a second, by the block I/O controller (cgroup v1). Loop devices only: another device is
-//!             not ours to slow
+//!   flip      between a kill and the restart: flips bits in one copy of the superblock, in the other metadata or
+//!             in records; in the data area also empties blocks, and swaps blocks
+//!   detach    while it runs: the file is made immutable, so that the kernel refuses writes; or it is truncated, so that
+//!             reads behind the cut fail and writes there leave holes. On a loop device these become I/O errors
+//!   hang      no operation is answered until the fault ends, by the block I/O controller: a byte a second, so that the first
+//!             operation would take an hour
+//!   throttle  a few operations a second, by the block I/O controller (cgroup v1). Loop devices only: other devices are
+//!             not ours to slow down
 //!
-//! Bits are turned over only where something is written; a flip in emptiness tries nothing.
+//! Bits are flipped only in blocks that are not empty; a flip in empty space would test nothing.
 //!
 //! Everything is undone by guards: attributes, limits, devices, files.
 
@@ -28,7 +28,7 @@ use crate::chance::Chance;
 use crate::failure::{During, Result, fail};
 use crate::size::Bytes;
 
-/// Of the format (docs/format.md); a store of another format is hit anywhere.
+/// Magic bytes of the format (docs/format.md); a store of another format is hit anywhere.
 const MAGIC: &[u8] = b"\x89LOLIGO\n";
 const SUPERBLOCK_BYTES: u64 = 4096;
 const SUPERBLOCKS: [u64; 2] = [0, 32 << 10];
@@ -37,9 +37,9 @@ const DATA_AT_FIELD: usize = 136;
 
 const BLOCK: usize = 4096;
 const SECTOR: usize = 512;
-/// Looked at in one go.
+/// Blocks read at a time.
 const SPAN_BLOCKS: u64 = 64;
-/// What leftovers take from the data area.
+/// Bytes of the data area used as leftovers.
 const LEFTOVERS_BYTES: usize = 1 << 20;
 
 /// File or device.
@@ -63,10 +63,10 @@ pub enum Fault {
 /// The place of a store.
 #[derive(Debug)]
 pub struct TestBed {
-    /// What the proxy is given.
+    /// The path given to the proxy.
     pub store: PathBuf,
     pub bytes: Bytes,
-    /// The store itself, or what the loop device lies on.
+    /// The file: the store itself, or the one under the loop device.
     backing: PathBuf,
     // In this order: the device is detached and its file removed before the directory.
     device: Option<Loop>,
@@ -86,7 +86,7 @@ impl Drop for Dir {
 }
 
 impl TestBed {
-    /// A new one; `name` is part of the directory's name.
+    /// Makes a test bed; `name` is part of the directory's name.
     pub fn make(on: On, bytes: Bytes, name: &str) -> Result<Self> {
         let dir = std::env::temp_dir().join(format!("loligo-torture-{name}"));
         fs::create_dir(&dir).during(|| format!("making {}", dir.display()))?;
@@ -112,7 +112,7 @@ impl TestBed {
         })
     }
 
-    /// Can this be done here? Else why not.
+    /// Whether this fault is possible here; the error says why not.
     pub fn bears(&self, fault: Fault) -> Result<()> {
         match fault {
             Fault::Flip => Ok(()),
@@ -134,7 +134,7 @@ impl TestBed {
             .during(|| format!("opening {}", self.store.display()))
     }
 
-    /// Part of the data area, if anything is written there.
+    /// Part of the data area, if it has any data.
     pub fn leftovers(&self) -> Option<Vec<u8>> {
         let file = self.open().ok()?;
         let mut bytes = vec![0; LEFTOVERS_BYTES];
@@ -142,7 +142,7 @@ impl TestBed {
         Some(bytes)
     }
 
-    /// Damages what is stored; what was done, in words. Only while no proxy runs.
+    /// Damages stored data; returns a description. Only while no proxy runs.
     pub fn flip(&self, chance: &mut Chance) -> Result<String> {
         let file = self.open()?;
         let data_at = data_at(&file).unwrap_or(METADATA_AT);
@@ -150,7 +150,7 @@ impl TestBed {
         let io = || format!("damaging {}", self.store.display());
         let words = match chance.below(4) {
             0 => {
-                // One of the two copies: without both there is no store, and nothing to try.
+                // Only one of the two copies: without both there is no store, and nothing to test.
                 let copy = SUPERBLOCKS[chance.below(2) as usize];
                 let n = flip_bits(&file, (copy, copy + SUPERBLOCK_BYTES), 3, chance).during(io)?;
                 format!("{n} bits of the superblock at {copy}")
@@ -172,7 +172,7 @@ impl TestBed {
         Ok(words)
     }
 
-    /// From now on the device fails, in one way or another, until the guard is dropped.
+    /// Makes the device fail, in one of several ways, until the guard is dropped.
     pub fn detach(&self, chance: &mut Chance) -> Result<Detached> {
         let file = File::options()
             .read(true)
@@ -203,12 +203,12 @@ impl TestBed {
         })
     }
 
-    /// From now on the device crawls, until the guard is dropped.
+    /// Makes the device crawl until the guard is dropped.
     pub fn throttle(&self) -> Result<Limited> {
         self.device()?.crawl()
     }
 
-    /// From now on the device answers nothing, until the guard is dropped; then it answers all that waited.
+    /// Makes the device hang until the guard is dropped; then it answers all waiting operations.
     pub fn hang(&self) -> Result<Limited> {
         self.device()?.hang()
     }
@@ -231,7 +231,7 @@ fn data_at(file: &File) -> Option<u64> {
     })
 }
 
-/// The first block that is not empty from some place within [from, to) on, and where it is.
+/// The first block that is not empty, from a random place within [from, to) on, with its offset.
 fn aim(
     file: &File,
     (from, to): (u64, u64),
@@ -241,7 +241,7 @@ fn aim(
     let start = chance.below(blocks.max(1));
     let mut span = vec![0; SPAN_BLOCKS as usize * BLOCK];
     let mut at = start;
-    // From there to the end, and from the beginning to there.
+    // From the start to the end, then from the beginning to the start.
     for end in [blocks, start] {
         while at < end {
             let n = (end - at).min(SPAN_BLOCKS);
@@ -259,7 +259,7 @@ fn aim(
     Ok(None)
 }
 
-/// Turns over up to so many bits, all in one area; how many.
+/// Flips up to `max` bits, all in one area; returns how many.
 fn flip_bits(file: &File, area: (u64, u64), max: u64, chance: &mut Chance) -> std::io::Result<u64> {
     let wanted = 1 + chance.below(max);
     let mut done = 0;
@@ -279,7 +279,7 @@ fn flip_bits(file: &File, area: (u64, u64), max: u64, chance: &mut Chance) -> st
     Ok(done)
 }
 
-/// Empties blocks, and lets blocks change places; how many.
+/// Empties blocks, and swaps blocks; returns how many.
 fn mix_blocks(
     file: &File,
     area: (u64, u64),
@@ -306,7 +306,7 @@ fn mix_blocks(
     Ok(done)
 }
 
-/// A device that fails; dropping this makes it work again. Data that was cut off is lost.
+/// A device that fails; dropping this repairs it. Data that was cut off is lost.
 #[derive(Debug)]
 pub struct Detached {
     pub words: String,
@@ -324,7 +324,7 @@ impl Drop for Detached {
     }
 }
 
-/// A file the kernel refuses to write to, also through descriptors that were open before.
+/// A file that the kernel refuses to write to, also through descriptors opened before.
 #[derive(Debug)]
 struct Immutable {
     file: File,

@@ -1,4 +1,4 @@
-//! The whole command, tiny: two kills, on a file.
+//! The whole command, small: two kills, on a file.
 
 use std::process::Command;
 use std::time::Instant;
@@ -9,8 +9,8 @@ use crate::progress::Progress;
 use crate::size::Bytes;
 use crate::workspace;
 
-/// The debug build, as a side effect of building a test that runs it. Of the whole workspace: a build of that package alone
-/// has other features, and would compile everything again in the midst of `cargo test --workspace`.
+/// The debug build of the program. Builds the whole workspace: a build of that package alone
+/// has other features, and would recompile everything in the midst of `cargo test --workspace`.
 fn loligo() -> std::path::PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)

@@ -1,14 +1,14 @@
-//! One trial: kill, restart, look, again and again, on one store.
+//! One trial: repeated kills, restarts and checks on one store.
 //!
 //! A round:
-//!   1. the proxy runs under load for a while, sometimes hardly at all; perhaps its device crawls or fails meanwhile
-//!   2. what should be durable is noted down, and some of it reserved: the clients keep away from it
-//!   3. SIGKILL; rarely, beside the kills that were asked for, a stop in order
+//!   1. the proxy runs under load for a while, sometimes very briefly; perhaps its device crawls or fails meanwhile
+//!   2. objects that should be durable are noted, and some of them reserved: the clients do not use these
+//!   3. SIGKILL; rarely, in addition to the requested kills, a regular stop
 //!   4. perhaps the store is damaged
-//!   5. restart at once; clients go on with the first answer, while the proxy may still rebuild its index
-//!   6. when there is nothing left to rebuild, the reserved objects are asked for: they should be hits
+//!   5. restart at once; clients continue with the first answer, while the proxy may still rebuild its index
+//!   6. when there is nothing left to rebuild, the reserved objects are requested: they should be hits
 //!
-//! Then, at the end, every URL is asked for once more, the proxy is stopped while HTTP/2 still reads, and if nothing was damaged on purpose, the whole store is verified.
+//! At the end every URL is requested once more, the proxy is stopped during HTTP/2 bodies, and unless it was damaged, the store is verified.
 //!
 //! Limits: [`SAMPLE_MAX`] objects a round, [`RECOVERY_MAX`] for a rebuild.
 
@@ -38,46 +38,46 @@ use crate::size::Bytes;
 const SAMPLE_MAX: usize = 150;
 const RECOVERY_MAX: Duration = Duration::from_secs(120);
 const TICK: Duration = Duration::from_millis(10);
-/// A life this short may end in the middle of recovery.
+/// A life this short may end during recovery.
 const SHORT_LIFE_S: f64 = 0.3;
 const SHORT_LIVES_PERCENT: u64 = 15;
 const CLEAN_STOPS_PERCENT: u64 = 10;
-/// Rounds with one of the faults that were asked for.
+/// Percentage of rounds with one of the requested faults.
 const FAULTS_PERCENT: u64 = 40;
 const DETACHED_S: (f64, f64) = (2.0, 4.0);
 const THROTTLED_S: (f64, f64) = (3.0, 6.0);
-/// Longer than any client may wait, or no wait would be too long.
+/// Longer than any client may wait, or a wait that is too long could not be detected.
 const HUNG_S: (f64, f64) = (9.0, 11.0);
 const AFTER_A_HANG: Duration = Duration::from_secs(2);
 const _: () = assert!(HUNG_S.0 > clients::HANG_WAIT_MAX.as_secs() as f64);
 
-/// What to do.
+/// The settings of a trial.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub on: On,
     pub kills: u64,
     pub seed: u64,
-    /// The length of a life.
+    /// Bounds of the length of a life.
     pub seconds: (f64, f64),
     pub faults: Vec<Fault>,
     pub store: Bytes,
-    /// Going back behind a replacement is wrong.
+    /// An answer older than a replaced version is wrong.
     pub strict: bool,
-    /// A download that a purge cuts is wrong.
+    /// A download cut by a purge is wrong.
     pub whole_downloads: bool,
-    /// Waiting long for a hanging device is wrong.
+    /// A long wait for a hanging device is wrong.
     pub bounded_waits: bool,
     /// Further arguments of the proxy.
     pub extra: Vec<String>,
-    /// Another process takes over, instead of kills alone.
+    /// Upgrades to another process, in addition to kills.
     pub upgrade: bool,
-    /// Of other trials, for the progress.
+    /// Kills of earlier trials, for the progress bar.
     pub kills_before: u64,
-    /// Distinguishes this trial's directory.
+    /// Part of this trial's directory name.
     pub name: String,
 }
 
-/// Carries it out. Faults of the proxy are in the report; an error means that the trial could not begin, or was interrupted.
+/// Runs the trial. Faults of the proxy are in the report; an error means that the trial could not begin, or was interrupted.
 pub fn run(plan: &Plan, binary: &Path, progress: &mut Progress) -> Result<Report> {
     let mut report = Report::new(plan.on, plan.seed, plan.store.0, plan.kills);
     let test_bed = TestBed::make(plan.on, plan.store, &plan.name)?;
@@ -91,7 +91,7 @@ pub fn run(plan: &Plan, binary: &Path, progress: &mut Progress) -> Result<Report
     let catalogue = Arc::new(Catalogue::new(plan.seed, plan.store.0));
     let ledger = Arc::new(Ledger::new(catalogue.len_of_all()));
     let origin = Origin::start(Arc::clone(&catalogue), Arc::clone(&ledger))?;
-    // Trials come in twos, and on a slow and on a fast disk reads take different ways.
+    // Trials come in pairs: one treats the disk as slow, one as fast, and their reads take different paths.
     let ways = Ways {
         as_fast: plan.seed.is_multiple_of(2),
         has_memory: plan.seed % 4 >= 2,
@@ -190,11 +190,11 @@ impl Drop for Crowd {
     }
 }
 
-// The order of the fields is the order in which they are dropped: killed first, a proxy leaves no client waiting.
+// Fields are dropped in this order: the proxy is killed first, so that no client waits.
 pub(super) struct Trial<'a> {
     pub(super) proxy: Proxy,
     crowd: Crowd,
-    /// Where HTTP/2 is spoken, and who speaks it.
+    /// The HTTP/2 listener, and its clients.
     front: Option<Front>,
     streams: Option<Streams>,
     pub(super) plan: &'a Plan,
@@ -202,10 +202,10 @@ pub(super) struct Trial<'a> {
     pub(super) chance: Chance,
     test_bed: &'a TestBed,
     pub(super) report: &'a mut Report,
-    /// Reserved, to be asked for when recovery is over.
+    /// Reserved objects, to be requested after recovery.
     sample: Vec<(usize, Variant)>,
     pub(super) recovering_since: Option<Instant>,
-    /// The last end was a stop, not a kill.
+    /// The last end was a regular stop, not a kill.
     pub(super) stopped_in_order: bool,
     /// The longest upgrade so far.
     pub(super) upgrade_ms: f64,
@@ -232,13 +232,13 @@ impl Trial<'_> {
         }
         outcome?;
         match self.plan.faults.is_empty() {
-            // Damage that was made would be found.
+            // The verification would find the deliberate damage.
             false => Ok(()),
             true => self.proxy.verify(&self.test_bed.store),
         }
     }
 
-    /// Up to the stop.
+    /// All rounds, up to the final stop.
     fn rounds(&mut self, progress: &mut Progress) -> Result<()> {
         loop {
             let done = match self.plan.upgrade {
@@ -278,7 +278,7 @@ impl Trial<'_> {
             }
             _ => None,
         };
-        // Damage after a stop in order finds an index that is whole.
+        // Damage after a regular stop meets an index that is complete.
         let in_order =
             matches!(fault, None | Some(Fault::Flip)) && self.chance.percent(CLEAN_STOPS_PERCENT);
         let (from, to) = self.plan.seconds;
@@ -313,7 +313,7 @@ impl Trial<'_> {
                 drop(hung);
                 shared.ledger.device_hangs(false);
                 lived?;
-                // Clients that waited are answered now, and their wait is reported; a kill would forgive it.
+                // Waiting clients are answered now, and their wait is reported; a kill would excuse it.
                 self.live(AFTER_A_HANG)?;
                 self.report.deeds.hangs += 1;
             }
@@ -342,7 +342,7 @@ impl Trial<'_> {
         if self.recovering_since.take().is_some() {
             self.report.deeds.kills_during_recovery += 1;
         }
-        // Not before: what is hit in memory meanwhile would be taken for durable.
+        // Not earlier: objects hit in memory meanwhile would count as durable.
         if let Some(hung_at) = hung_at {
             shared.ledger.doubt_since(hung_at);
         }
@@ -386,7 +386,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Lets it run for so long, and looks at the sample when it is time.
+    /// Lets the proxy run for this time, and checks the sample after recovery.
     pub(super) fn live(&mut self, time: Duration) -> Result<()> {
         let end = Instant::now() + time;
         loop {
@@ -404,7 +404,7 @@ impl Trial<'_> {
         let Some(since) = self.recovering_since else {
             return Ok(());
         };
-        // Crawling, it may be late with this answer too; the next look comes soon.
+        // A crawling proxy may be late with this answer too; the check is repeated soon.
         if self.proxy.is_recovering() != Some(false) {
             if since.elapsed() > RECOVERY_MAX {
                 fail!("recovery takes longer than {} s", RECOVERY_MAX.as_secs());
@@ -424,7 +424,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// What was stored before the last so many bytes may be gone.
+    /// Objects stored before the last this many bytes may have been evicted.
     fn durable_bytes(&self) -> u64 {
         self.plan.store.0 / 2
     }
@@ -457,7 +457,7 @@ impl Trial<'_> {
         };
         let before = hits(&self.report.deeds);
         while let Some((id, variant)) = self.sample.pop() {
-            // A request under way when the URL was reserved may have changed it, and a slow end of the old process let much be stored.
+            // A request in flight when the URL was reserved may have changed it, and during a slow end of the old process much may be stored.
             if shared
                 .ledger
                 .is_still_durable(id, variant, self.durable_bytes())

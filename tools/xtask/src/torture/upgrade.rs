@@ -1,11 +1,11 @@
-//! Rounds of `--upgrade`: another process takes the proxy's place, and sometimes one of the two is killed meanwhile.
+//! Rounds of `--upgrade`: another process replaces the proxy, and sometimes one of the two is killed meanwhile.
 //!
-//! Most upgrades are left alone. No request may fail then, nothing that was purged may be back, and what was durable must hit. Of the
-//! others, the new process or the old one gets SIGKILL: in three of four while one of them is held at a step of the hand-over (`steps`), all
-//! steps in turn, else after a random part of the time that an upgrade takes. Whoever is left must serve, and at a step it is known who that
-//! must be; if nobody is, the proxy is started as after any kill.
+//! Most upgrades are not disturbed. Then no request may fail, nothing purged may come back, and durable objects must hit. In the
+//! others, the new or the old process gets SIGKILL: in three of four while one of them is held at a step of the hand-over (`steps`), all
+//! steps in turn, else after a random part of the time that an upgrade takes. A surviving process must serve; at a step it is known which
+//! one must survive. If none survives, the proxy is started as after any kill.
 //!
-//! Limits: [`COMMAND_MAX`] for an upgrade, [`END_MAX`] for the old process to end its requests, [`LEFT_MAX`] until somebody serves.
+//! Limits: [`COMMAND_MAX`] for an upgrade, [`END_MAX`] for the old process to end its requests, [`LEFT_MAX`] until a process serves.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -23,44 +23,44 @@ use crate::progress::Progress;
 
 const COMMAND_MAX: Duration = Duration::from_secs(120);
 const END_MAX: Duration = Duration::from_secs(90);
-/// Until a killed process has ended.
+/// Longest time for a killed process to end.
 const KILLED_MAX: Duration = Duration::from_secs(20);
 const LEFT_MAX: Duration = Duration::from_secs(90);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// Upgrades during which nobody is killed.
+/// Percentage of upgrades without a kill.
 const UNDISTURBED_PERCENT: u64 = 50;
-/// Of the kills, those at a step.
+/// Percentage of the kills that happen at a step.
 const AT_STEPS_PERCENT: u64 = 75;
-/// An upgrade is taken for as long as this at least, ms, so that kills also come late.
+/// Least assumed duration of an upgrade in ms, so that some kills come late.
 const LENGTH_MS_MIN: f64 = 40.0;
 
-/// What upgrades came to.
+/// The outcomes of upgrades.
 #[derive(Debug, Clone, Default, serde::Serialize)]
 pub struct Upgrades {
-    /// Nobody was killed.
+    /// No process was killed.
     pub undisturbed: u64,
     pub new_killed: u64,
     pub old_killed: u64,
-    /// It was over, or the new process was not there yet.
+    /// The kill came after the upgrade, or before the new process existed.
     pub missed: u64,
-    /// After a kill: the old process served on, the new one took over, nobody was left.
+    /// Survivors of kills: the old process, the new process, none.
     pub old_went_on: u64,
     pub new_went_on: u64,
     pub started_anew: u64,
     /// Kills while a process was held at a step.
     pub steps: AtSteps,
-    /// Of the undisturbed ones: nothing was stored for so long, nobody was accepted for so long, ms.
+    /// For each undisturbed upgrade: how long nothing was stored, and how long no connection was accepted, in ms.
     pub frozen_ms: Vec<u64>,
     pub waited_ms: Vec<u64>,
 }
 
 impl Upgrades {
-    /// All that were tried.
+    /// The number of all upgrades.
     pub fn tried(&self) -> u64 {
         self.undisturbed + self.new_killed + self.old_killed + self.missed
     }
 
-    /// In a line.
+    /// The outcomes in one line.
     pub fn text(&self) -> String {
         let (frozen, waited) = (spread(&self.frozen_ms), spread(&self.waited_ms));
         format!(
@@ -78,7 +78,7 @@ impl Upgrades {
     }
 }
 
-/// Median and most.
+/// Median and maximum.
 fn spread(ms: &[u64]) -> String {
     let mut ms = ms.to_vec();
     ms.sort_unstable();
@@ -94,7 +94,7 @@ enum Victim {
     Old,
 }
 
-/// Whom to kill, and at which step; `None`: at any moment.
+/// The process to kill, and the step; `None`: at a random moment.
 type Kill = (Victim, Option<Step>);
 
 impl Trial<'_> {
@@ -163,17 +163,17 @@ impl Trial<'_> {
         upgrades.undisturbed += 1;
         upgrades.frozen_ms.extend(number("stored for "));
         upgrades.waited_ms.extend(number("waited for "));
-        // Its slow clients are served to the end, and the next upgrade wants it gone.
+        // The old process serves its slow clients to the end, and the next upgrade must not find it.
         let server = self.proxy.adopt(new);
         self.await_end(server, old)
     }
 
-    /// Waits until the old process has ended, under load.
+    /// Waits under load until the old process has ended.
     fn await_end(&mut self, server: Option<Server>, old: Identity) -> Result<()> {
         let mut server = server;
         let deadline = Instant::now() + END_MAX;
         loop {
-            // Else it stays a zombie.
+            // Collect its exit status, or it stays a zombie.
             let _ = server.as_mut().map(Server::has_ended);
             if !old.is_alive() {
                 return Ok(());
@@ -190,7 +190,7 @@ impl Trial<'_> {
         let old = self.proxy.identity()?;
         let length = self.upgrade_ms.max(LENGTH_MS_MIN) * 1.2;
         let when = Duration::from_secs_f64(self.chance.seconds(0.0, length).as_secs_f64() / 1000.0);
-        // What fails from here on, a kill explains.
+        // The kill excuses all failures from here on.
         shared.life.turn();
         let hold = step.map(|step| Hold::new(&self.proxy.holds, step));
         let hold = hold.transpose()?;
@@ -250,7 +250,7 @@ impl Trial<'_> {
                 pid: 0,
                 start_ticks: 0,
             });
-            // One that drains still has its connections, and the other one answers.
+            // If both are left, the old one only drains its connections, and the new one answers.
             if left.len() > 1 {
                 left.retain(|one| *one != old);
             }
@@ -292,16 +292,16 @@ impl Trial<'_> {
             ));
         }
         shared.life.turn();
-        // The one before may still end its requests.
+        // The old process may still serve its requests.
         if !self.others(old).is_empty() && old.is_alive() {
             self.await_end(last, old)?;
         }
         Ok(())
     }
 
-    /// Processes of this proxy, but for one.
+    /// The processes of this proxy, except one.
     fn others(&self, but: Identity) -> Vec<Identity> {
-        // Of all its addresses this one is always among the words.
+        // The admin address is always among the arguments of its processes.
         let address = self.proxy.admin.to_string();
         let is_ours = |pid: u32| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -315,7 +315,7 @@ impl Trial<'_> {
     }
 }
 
-/// `loligo upgrade` under way.
+/// A running `loligo upgrade`.
 struct Asked(std::process::Child);
 
 impl Asked {
@@ -337,7 +337,7 @@ impl Asked {
         Ok(!matches!(self.0.try_wait(), Ok(None)))
     }
 
-    /// What it has said.
+    /// The output of the command.
     fn words(self) -> Result<String> {
         let output = self.0.wait_with_output();
         let output = output.during(|| "reading what the upgrade says".into())?;
