@@ -1,7 +1,7 @@
-//! systemd in the clean root: the unit file as it is meant to be used.
+//! systemd in the clean root: tests the unit file as it will be used.
 //!
-//! systemd runs as the first process of name spaces of its own, so it may mount, count processes and start services as on a machine of
-//! its own; all of it vanishes with that process. It has no network but loopback, so the package's own ports are free.
+//! systemd runs as the first process of its own name spaces, so it may mount, count processes and start services as on a real machine;
+//! everything vanishes with that process. It has no network but loopback, so the package's own ports are free.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use super::said;
 use crate::failure::{During, Result, fail};
 use crate::interrupt::wait_until;
 
-/// For systemd to come up.
+/// Longest time for systemd to start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Run in the new name spaces; `$1` is the root. `/dev` has what a container has, since systemd makes a smaller one of it for services.
+/// Run in the new name spaces; `$1` is the root. `/dev` is as in a container, since systemd makes a smaller one from it for services.
 const BOOT: &str = r#"
 set -e
 ip link set lo up
@@ -36,7 +36,7 @@ exec /usr/bin/env -i container=probe PATH=/usr/sbin:/usr/bin:/sbin:/bin \
     /lib/systemd/systemd --system --unit=basic.target --show-status=0
 "#;
 
-/// A root in which systemd runs. Dropping it ends all of it.
+/// A root in which systemd runs. Dropping it ends all its processes.
 pub struct Booted {
     outer: Child,
     /// The process id of its systemd.
@@ -44,10 +44,10 @@ pub struct Booted {
 }
 
 impl Booted {
-    /// Boots it. `None`, with words: systemd cannot run here.
+    /// Boots systemd. `None`, with a message: systemd cannot run here.
     ///
     /// # Errors
-    /// The commands for it are not there.
+    /// The commands for it are not installed.
     pub fn boot(root: &Path, log: &Path) -> Result<Option<Booted>> {
         let file = fs::File::create(log).during(|| format!("making {}", log.display()))?;
         let too = file.try_clone().during(|| "a second handle".into())?;
@@ -69,7 +69,7 @@ impl Booted {
         unshare.stdin(Stdio::null()).stdout(file).stderr(too);
         let outer = unshare.spawn().during(|| "running unshare".into())?;
         let mut booted = Booted { outer, init: 0 };
-        // A stopped target leaves it "degraded", which is good enough for services.
+        // A stopped target leaves systemd "degraded", which is good enough for services.
         let is_up = wait_until(PATIENCE, || {
             booted.init = booted.find_init().unwrap_or(0);
             let state = booted.command(&["systemctl", "is-system-running"]).output();
@@ -83,19 +83,19 @@ impl Booted {
             );
             return Ok(None);
         }
-        // Debian's policy file of images forbids services to start.
+        // Debian's policy file for images forbids services to start.
         let _ = fs::remove_file(root.join("usr/sbin/policy-rc.d"));
         Ok(Some(booted))
     }
 
-    /// The child of `unshare`.
+    /// The process id of systemd: the child of `unshare`.
     fn find_init(&self) -> Option<u32> {
         let pid = self.outer.id();
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
         children.split_whitespace().next()?.parse().ok()
     }
 
-    /// A command inside.
+    /// A command run inside.
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
         command.args([
@@ -115,10 +115,10 @@ impl Booted {
         command
     }
 
-    /// What a command inside says.
+    /// The output of a command run inside.
     ///
     /// # Errors
-    /// It failed.
+    /// The command failed.
     pub fn run(&self, words: &[&str]) -> Result<String> {
         said(&mut self.command(words))
     }
@@ -136,10 +136,10 @@ impl Booted {
         Ok(text.trim().to_owned())
     }
 
-    /// Installs the package that lies in the root, and looks at the service it starts.
+    /// Installs the package file in the root, and tests the service that it starts.
     ///
     /// # Errors
-    /// It is not as it should be.
+    /// A test failed.
     pub fn try_package(&self, deb: &str) -> Result<()> {
         self.run(&["dpkg", "--install", deb])?;
         let is_ready = || {
@@ -192,7 +192,7 @@ impl Booted {
         Ok(())
     }
 
-    /// Changes the configuration of the running service: once rightly, once wrongly.
+    /// Changes the configuration of the running service: first to a valid one, then to an invalid one.
     fn try_reload(&self) -> Result<()> {
         let config = self.root_of_init().join("etc/loligo/loligo.toml");
         let before = fs::read_to_string(&config).during(|| "reading the configuration".into())?;
@@ -224,7 +224,7 @@ impl Booted {
         Ok(())
     }
 
-    /// Installs the package once more while the service runs: the new program takes over, and systemd starts nothing anew.
+    /// Installs the package again while the service runs: the new program takes over, and systemd does not restart the service.
     fn try_upgrade(&self, deb: &str) -> Result<()> {
         let since = || self.property("ActiveEnterTimestampMonotonic");
         let (pid, began) = (self.property("MainPID")?, since()?);
@@ -240,10 +240,10 @@ impl Booted {
         Ok(())
     }
 
-    /// After the package was removed.
+    /// Checks that the service has stopped, after the package was removed.
     ///
     /// # Errors
-    /// The service is still there.
+    /// The service still runs.
     pub fn is_stopped(&self) -> Result<()> {
         match self.property("MainPID")?.as_str() {
             "0" | "" => Ok(()),
@@ -251,7 +251,7 @@ impl Booted {
         }
     }
 
-    /// The root as its processes see it, by way of `/proc`.
+    /// The root as seen by its processes, through `/proc`.
     fn root_of_init(&self) -> PathBuf {
         PathBuf::from(format!("/proc/{}/root", self.init))
     }
@@ -259,7 +259,7 @@ impl Booted {
 
 impl Drop for Booted {
     fn drop(&mut self) {
-        // With the first process of its name space all others end, and its mounts go.
+        // When the first process of its name space ends, all others end too, and its mounts vanish.
         let _ = self.outer.kill();
         let _ = self.outer.wait();
     }

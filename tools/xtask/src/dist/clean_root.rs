@@ -1,9 +1,9 @@
-//! A Debian with next to nothing in it, made of this machine's own packages.
+//! A minimal Debian, made of this machine's own packages.
 //!
-//! Debian's tool for that downloads; here the files of some installed packages are copied, with what dpkg knows of them. So dpkg in the root works as it does on a new machine: it knows these
-//! packages, checks what the new one depends on, runs its scripts.
+//! Debian's tool for this downloads packages; here the files of some installed packages are copied, with dpkg's records of them. So dpkg
+//! works in the root as on a new machine: it knows these packages, checks the new one's dependencies, and runs its scripts.
 //!
-//! Mounts are made in a name space of the command that needs them ([`Root::command`]), so none is left behind.
+//! Mounts are made in a name space of the command that needs them ([`Root::command`]), so no mount is left behind.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -14,9 +14,9 @@ use std::process::{Command, Stdio};
 use super::{done, empty, files_in, said, write};
 use crate::failure::{During, Result, fail};
 
-/// What comes beside the packages that every Debian has (`Essential`); what these depend on comes along.
+/// Packages in addition to those of every Debian (`Essential`); their dependencies are added.
 const PACKAGES: [&str; 4] = ["libc-bin", "libgcc-s1", "passwd", "systemd"];
-/// What dpkg knows of installed packages.
+/// dpkg's records of installed packages.
 const STATUS: &str = "var/lib/dpkg/status";
 
 /// The root.
@@ -25,7 +25,7 @@ pub struct Root {
 }
 
 impl Root {
-    /// Makes it anew.
+    /// Makes a new root in place of an existing one.
     pub fn make(path: &Path) -> Result<Self> {
         empty(path)?;
         let status = fs::read_to_string(Path::new("/").join(STATUS)).during(|| {
@@ -47,7 +47,7 @@ impl Root {
         for folder in ["dev", "proc", "sys", "run", "tmp", "etc", "root"] {
             fs::create_dir_all(path.join(folder)).during(|| "making the clean root".into())?;
         }
-        // What base-passwd does when it is installed.
+        // base-passwd does this when it is installed.
         for name in ["passwd", "group"] {
             let master = path.join(format!("usr/share/base-passwd/{name}.master"));
             super::install(&master, &path.join("etc").join(name), 0o644)?;
@@ -55,7 +55,7 @@ impl Root {
         Ok(root)
     }
 
-    /// Where it is.
+    /// The path of the root.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -64,7 +64,7 @@ impl Root {
         let mut list = String::new();
         for name in packages.keys() {
             for file in said(Command::new("dpkg-query").args(["--listfiles", name]))?.lines() {
-                // Lines about diversions have no path of their own; documents are not needed.
+                // Lines about diversions are not paths; documentation is not needed.
                 let is_wanted =
                     file.starts_with('/') && !file.starts_with("/usr/share/doc/") && file != "/.";
                 if is_wanted && fs::symlink_metadata(file).is_ok() {
@@ -111,7 +111,7 @@ impl Root {
                 .unwrap_or_default()
                 .to_string_lossy()
                 .into_owned();
-            // `libbz2-1.0:amd64.list`: a name may have dots.
+            // A name such as `libbz2-1.0:amd64.list` may have dots.
             let stem = name.rsplit_once('.').map_or("", |(stem, _)| stem);
             let package = stem.split(':').next().unwrap_or("");
             if packages.contains_key(package)
@@ -123,12 +123,12 @@ impl Root {
         Ok(())
     }
 
-    /// A command in the root, as this user or as root. `/proc` and `/dev` are there for it alone.
+    /// A command in the root, as this user or as root. Only this command sees `/proc` and `/dev`.
     pub fn command(&self, user: Option<&str>, words: &[&str]) -> Command {
         inside(&self.path, user, words)
     }
 
-    /// All files and folders, without what is never the same.
+    /// All files and folders, except those that always differ.
     pub fn paths(&self) -> Result<BTreeSet<PathBuf>> {
         fn walk(root: &Path, folder: &Path, found: &mut BTreeSet<PathBuf>) -> Result<()> {
             for path in files_in(folder)? {
@@ -145,7 +145,7 @@ impl Root {
     }
 }
 
-/// A command in a root file system. Mounts vanish with it; it has the process id of the child that is started.
+/// A command in a root file system. Its mounts vanish with it; its process id is that of the child.
 pub fn inside(root: &Path, user: Option<&str>, words: &[&str]) -> Command {
     const MOUNT: &str = "mount -t proc proc \"$1/proc\" && mount --rbind /dev \"$1/dev\" && shift && exec chroot \"$@\"";
     let mut command = Command::new("unshare");
@@ -160,7 +160,7 @@ pub fn inside(root: &Path, user: Option<&str>, words: &[&str]) -> Command {
     command
 }
 
-/// Packages by name, with what dpkg says of each.
+/// Packages by name, with dpkg's records of them.
 fn installed(status: &str) -> BTreeMap<&str, &str> {
     let stanzas = status.split("\n\n");
     let named =
@@ -175,7 +175,7 @@ fn field<'a>(stanza: &'a str, name: &str) -> Option<&'a str> {
     lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
-/// These packages and all that they depend on. Of alternatives the first that is there; a name that only others provide is left out.
+/// These packages and all their dependencies. Of alternatives the first installed one; a virtual package is left out.
 fn closure<'a>(installed: &BTreeMap<&'a str, &'a str>) -> BTreeMap<&'a str, &'a str> {
     let mut taken = BTreeMap::new();
     let is_essential = |stanza: &str| field(stanza, "Essential") == Some("yes");

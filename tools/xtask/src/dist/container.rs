@@ -12,14 +12,14 @@ use crate::workspace;
 
 /// The user of the image; the manifests of deploy/kubernetes run it as the same.
 pub const USER: u32 = 10001;
-/// Where the certificates of authorities are on most systems, first found first taken.
+/// Paths of the certificates of authorities on most systems; the first that exists is used.
 const CERTIFICATES: [&str; 3] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/ca-bundle.pem",
 ];
 
-/// Lays it out; gives the bytes of the libraries.
+/// Makes the root; returns the bytes of the libraries.
 pub fn lay_out(root: &Path, program: &Path, licences: &str) -> Result<u64> {
     empty(root)?;
     install(program, &root.join("usr/bin/loligo"), 0o755)?;
@@ -52,12 +52,12 @@ pub fn lay_out(root: &Path, program: &Path, licences: &str) -> Result<u64> {
         licences,
         0o644,
     )?;
-    // A file, since a folder with nothing in it is left out by some tools.
+    // A file, since some tools leave out an empty folder.
     write(&root.join("var/lib/loligo/.keep"), "", 0o644)?;
     Ok(bytes)
 }
 
-/// Files that the dynamic linker will want, the linker itself among them. A static program has none.
+/// The files that the dynamic linker needs, including the linker itself. A static program needs none.
 fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     let Ok(listed) = said(Command::new("ldd").arg(program)) else {
         return Ok(Vec::new());
@@ -71,7 +71,7 @@ fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     Ok(listed.lines().filter_map(path_in).collect())
 }
 
-/// `libc.so.6 => /lib/libc.so.6 (0x7f…)`, or `/lib64/ld-linux-x86-64.so.2 (0x7f…)`; the kernel's own has no path.
+/// The path in `libc.so.6 => /lib/libc.so.6 (0x7f…)` or `/lib64/ld-linux-x86-64.so.2 (0x7f…)`; the kernel's vDSO has no path.
 fn path_in(line: &str) -> Option<PathBuf> {
     let path = line.split_whitespace().find(|word| word.starts_with('/'))?;
     Some(PathBuf::from(path))

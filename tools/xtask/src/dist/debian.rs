@@ -1,7 +1,7 @@
-//! The Debian packages: the tree of each, what it says of itself, and the scripts of `deploy/debian/`.
+//! The Debian packages: the file tree of each, its control file, and the scripts of `deploy/debian/`.
 //!
-//! `dpkg-deb` packs it, so the archive is right by definition. cargo-deb would do the same from a table in Cargo.toml, but is a
-//! build of its own; what is left without it is this file.
+//! `dpkg-deb` packs the tree, so the archive is valid by definition. cargo-deb would do the same from a table in Cargo.toml, but has to be
+//! built itself; it would replace no more than this file.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,15 +12,15 @@ use super::{Package, bytes_under, done, files_in, install, program, said, write}
 use crate::failure::{Result, fail};
 use crate::workspace;
 
-/// What a package is to dpkg.
+/// The control file of a package.
 pub struct Control {
     section: &'static str,
-    /// What it needs besides the C library; what it recommends or suggests, as lines.
+    /// Dependencies besides the C library; further lines, such as recommendations.
     depends: &'static str,
     others: &'static str,
     /// Files that the operator may change: dpkg asks before it replaces a changed one.
     conffiles: &'static [&'static str],
-    /// Of `deploy/debian/`.
+    /// Scripts of `deploy/debian/`.
     scripts: &'static [&'static str],
     description: &'static str,
 }
@@ -65,7 +65,7 @@ pub const LOLIGO: Package = Package {
     },
 };
 
-/// The laboratory. A machine that only loads proxies needs no server, so none is depended on.
+/// The laboratory. A machine that only loads proxies needs no server, so the package does not depend on it.
 pub const LAB: Package = Package {
     name: "loligo-lab",
     files: &[],
@@ -85,7 +85,7 @@ pub const LAB: Package = Package {
     },
 };
 
-/// Packs the tree; the folder gets a `DEBIAN` in it. Gives the package's path.
+/// Packs the tree, adding a `DEBIAN` folder. Returns the package's path.
 pub fn pack(
     package: &Package,
     tree: &Path,
@@ -114,7 +114,7 @@ pub fn pack(
     };
     let staged = out.join("staged");
     super::empty(&staged)?;
-    // The tree is kept as it is for the archive.
+    // Pack a copy: the archive for other systems needs the tree unchanged.
     done(
         Command::new("cp")
             .arg("-a")
@@ -145,7 +145,7 @@ pub fn pack(
     let deb = out.join(format!("{name}_{version}_{arch}.deb"));
     let mut dpkg = Command::new("dpkg-deb");
     dpkg.env("SOURCE_DATE_EPOCH", program::commit_seconds().to_string());
-    // xz, which every dpkg reads; what dpkg-deb takes by default may be too new for the target.
+    // xz, which every dpkg reads; the default of dpkg-deb may be too new for the target.
     dpkg.args(["--root-owner-group", "-Zxz", "--build"]);
     dpkg.arg(&staged)
         .arg(&deb)
@@ -154,7 +154,7 @@ pub fn pack(
     Ok(deb)
 }
 
-/// Debian wants them so; `-n` leaves the time out.
+/// Debian wants compressed pages; `-n` leaves the time out.
 fn compress_pages(folder: &Path) -> Result<()> {
     for page in files_in(folder)? {
         done(Command::new("gzip").arg("-9n").arg(page))?;
@@ -162,7 +162,7 @@ fn compress_pages(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What `dpkg --verify` compares with.
+/// The checksums for `dpkg --verify`.
 fn sums(staged: &Path, conffiles: &[&str]) -> Result<String> {
     let mut files = Vec::new();
     below(staged, &mut files)?;

@@ -1,6 +1,6 @@
-//! What the program is made of and under which terms: the `copyright` file of the packages.
+//! The crates of the program and their licences: the `copyright` file of the packages.
 //!
-//! Crates that are compiled in are asked of cargo. One under terms that do not go with ours ends the making of packages: the
+//! cargo lists the crates that are compiled in. A crate under terms incompatible with ours ends the making of packages: the
 //! licences that may be in the product are listed here ([`MAY`]). Their texts are copied, each once.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use super::said;
 use crate::failure::{During, Result, fail};
 use crate::workspace;
 
-/// What may be in the product.
+/// Licences that may be in the product.
 const MAY: [&str; 12] = [
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",
@@ -123,17 +123,17 @@ fn used(crate_name: &str) -> Result<BTreeSet<String>> {
     Ok(tree.lines().filter_map(label).collect())
 }
 
-/// Do these terms permit it, in one way at least? Written as SPDX expressions, or as crates wrote them before: MIT/Apache-2.0.
+/// Whether these terms allow it, in at least one way. Written as SPDX expressions, or in the older form MIT/Apache-2.0.
 fn is_permitted(terms: &str) -> bool {
     let all = |way: &str| way.split(" AND ").all(|one| MAY.contains(&one.trim()));
     if terms.contains('(') {
-        // Brackets are not followed; every licence in the expression must be in the list then.
+        // Parentheses are not parsed; then every licence of the expression must be in the list.
         return all(&terms.replace(['(', ')'], "").replace(" OR ", " AND "));
     }
     terms.replace('/', " OR ").split(" OR ").any(all)
 }
 
-/// Files with terms, at most two folders down: what a library has copied has its own.
+/// Licence files, at most two folders down: sources copied into a library have their own.
 fn find(folder: &Path, depth: u32, found: &mut Vec<PathBuf>) {
     let Ok(entries) = fs::read_dir(folder) else {
         return;

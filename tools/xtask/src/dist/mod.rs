@@ -1,20 +1,20 @@
-//! `cargo xtask dist`: what is handed out, made and tried.
+//! `cargo xtask dist`: makes and tests the release files.
 //!
 //! ```text
-//! target/dist/pages/                  man pages and completions, from the command line itself
+//! target/dist/pages/                  man pages and completions, generated from the command line
 //! target/dist/tree/PACKAGE/           a program, stripped, and all that is installed with it
 //! target/dist/PACKAGE_VERSION_ARCH.deb   that tree as a Debian package
 //! target/dist/PACKAGE-VERSION-ARCH-linux.tar.gz   and for other systems
-//! target/dist/PACKAGE-VERSION.debug   what was stripped, for reading a crash
+//! target/dist/PACKAGE-VERSION.debug   the stripped symbols, for reading a crash
 //! target/dist/container/root/         the root file system of the image: deploy/container/Containerfile
 //! ```
 //!
-//! PACKAGE is `loligo`, the server and the tools of its operator, or `loligo-lab`, the laboratory. The image has the first alone.
+//! PACKAGE is `loligo`, the server and the tools of its operator, or `loligo-lab`, the laboratory. The image has only the first.
 //!
-//! `--probe` installs the package in a clean root, and runs what is in it and in the image; [`probe`].
-//! Why it is made this way: docs/decisions/0060.
+//! `--probe` installs the package in a clean root, and runs its programs and the image; [`probe`].
+//! Reasons for this way of packing: docs/decisions/0060.
 //!
-//! Limits: it packs for the machine it runs on. `dpkg-deb` and binutils must be there.
+//! Limits: it packs for the machine it runs on. Needs `dpkg-deb` and binutils.
 
 mod booted;
 mod clean_root;
@@ -34,7 +34,7 @@ use crate::failure::{During, Result, fail};
 use crate::rivals;
 use crate::workspace;
 
-/// Version of the packages: the workspace's.
+/// Version of the packages: the workspace's version.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Where to, and whether to try it.
@@ -58,7 +58,7 @@ pub struct Options {
     probe: bool,
 }
 
-/// Makes all of it, and says how large it is.
+/// Makes all files, and prints their sizes.
 pub fn run(options: &Options) -> Result<()> {
     rivals::build_loligo()?;
     rivals::build_lab()?;
@@ -91,7 +91,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What was made of a package.
+/// The files made for a package.
 struct Made {
     /// The program, stripped.
     program: PathBuf,
@@ -99,7 +99,7 @@ struct Made {
     licences: String,
 }
 
-/// Makes a package, and says how large it is.
+/// Makes a package, and prints its size.
 fn make(
     package: &Package,
     built: &Path,
@@ -135,8 +135,8 @@ fn make(
     })
 }
 
-/// Runs the example of the crate `loligo-lab` that has the command lines. It is built like the programs, if they are built here; for those
-/// that are given, in the way that takes the least time.
+/// Runs the example of the crate `loligo-lab` that knows the command lines. It is built with the programs' profile if these are built
+/// here; otherwise with the profile that builds fastest.
 fn write_pages(folder: &Path) -> Result<()> {
     empty(folder)?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -165,13 +165,13 @@ fn write_pages(folder: &Path) -> Result<()> {
 
 /// A package: a program, and what is installed with it.
 pub struct Package {
-    /// Of the package, its program and its crate.
+    /// The name of the package, its program and its crate.
     name: &'static str,
     /// Files of the repository and where they are installed.
     files: &'static [(&'static str, &'static str)],
-    /// Its pages, in the folder of those that were written.
+    /// Its pages, in the folder of generated ones.
     man: &'static str,
-    /// Its completions, there too, and where shells look for them.
+    /// Its completions, in the same folder, and the paths where shells look for them.
     completions: &'static [(&'static str, &'static str)],
     debian: debian::Control,
 }
@@ -209,7 +209,7 @@ fn pack_tarball(tree: &Path, to: &Path) -> Result<()> {
     done(tar.arg("-czf").arg(to).arg("."))
 }
 
-/// Runs a command that must not fail; its complaints are shown.
+/// Runs a command that must not fail; shows its error output.
 fn done(command: &mut Command) -> Result<()> {
     let shown = command.get_program().to_string_lossy().into_owned();
     let status = command.status().during(|| format!("running {shown}"))?;
@@ -219,7 +219,7 @@ fn done(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What a command that must not fail prints.
+/// The output of a command that must not fail.
 fn said(command: &mut Command) -> Result<String> {
     let shown = command.get_program().to_string_lossy().into_owned();
     let output = command.output().during(|| format!("running {shown}"))?;
@@ -230,7 +230,7 @@ fn said(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A folder with nothing in it.
+/// Makes a folder, or empties it.
 fn empty(folder: &Path) -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder).during(|| format!("removing {}", folder.display()))?;

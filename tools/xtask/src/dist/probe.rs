@@ -1,11 +1,11 @@
-//! `cargo xtask dist --probe`: the package and the image, tried.
+//! `cargo xtask dist --probe`: tests the package and the image.
 //!
 //! The package is installed by dpkg in a clean root; the command of its unit file runs there as the package's user, and answers over
-//! HTTP: a miss, a hit, its logs reopened, a hit from disk after a restart. Then it is installed over a changed configuration, removed,
-//! purged, and nothing of it is left. The image's root file system runs with nothing else in it, as its own user.
+//! HTTP: a miss, a hit, its logs reopened, a hit from disk after a restart. Then the package is installed over a changed configuration,
+//! removed and purged; no file may be left. The image's root file system runs without other files, as its own user.
 //!
-//! Where systemd can run in name spaces of its own, it does so in a second clean root, and starts what the package brings ([`Booted`]). What its
-//! unit file forbids is judged by `systemd-analyze`, where that is there.
+//! Where systemd can run in its own name spaces, it runs in a second clean root and starts the package's service ([`Booted`]). Where
+//! `systemd-analyze` is installed, it judges the restrictions of the unit file.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -25,12 +25,12 @@ use crate::interrupt::wait_until;
 use crate::origin::{self, Origin};
 use crate::{ports, workspace};
 
-/// For a start, an end, a line in a log.
+/// Longest wait for a start, an end, or a line in a log.
 const PATIENCE: Duration = Duration::from_secs(60);
 const BYTES: u64 = 20_000;
 const CONFIG: &str = "/etc/loligo/loligo.toml";
 
-/// Tries both.
+/// Tests both.
 pub fn run(out: &Path, deb: &Path, lab_deb: &Path, image: &Path) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         fail!("--probe installs a package in a root of its own (chroot): run it as root");
@@ -42,7 +42,7 @@ pub fn run(out: &Path, deb: &Path, lab_deb: &Path, image: &Path) -> Result<()> {
     image_runs(out, image)
 }
 
-/// What systemd says of the unit file.
+/// Prints the judgement of systemd on the unit file.
 fn unit_file() -> Result<()> {
     if workspace::program("systemd-analyze").is_none() {
         println!("unit file: not judged, there is no systemd-analyze");
@@ -121,7 +121,7 @@ fn package(out: &Path, deb: &Path) -> Result<()> {
     fs::remove_dir_all(root.path()).during(|| "removing the clean root".into())
 }
 
-/// The laboratory's package by itself and beside the other, which misses it when it is not there.
+/// Tests the laboratory's package alone and together with the server's, which reports it as missing if it is not installed.
 fn laboratory(out: &Path, deb: &Path, lab_deb: &Path) -> Result<()> {
     const HELP: [&str; 4] = ["loligo", "bench", "polymix", "--help"];
     let root = Root::make(&out.join("clean-root"))?;
@@ -152,9 +152,9 @@ fn laboratory(out: &Path, deb: &Path, lab_deb: &Path) -> Result<()> {
     fs::remove_dir_all(root.path()).during(|| "removing the clean root".into())
 }
 
-/// The package as systemd sees it.
+/// Tests the package's service under systemd.
 fn service(out: &Path, deb: &Path) -> Result<()> {
-    // A store as large as by default is not needed.
+    // A store of the default size is not needed.
     const SMALL: &str = "[Service]\nExecStart=\nExecStart=/usr/bin/loligo serve --config /etc/loligo/loligo.toml --store-size 64MiB\n";
     let root = Root::make(&out.join("clean-root"))?;
     let deb_inside = root.path().join("var/loligo.deb");
@@ -173,7 +173,7 @@ fn service(out: &Path, deb: &Path) -> Result<()> {
     fs::remove_dir_all(root.path()).during(|| "removing the clean root".into())
 }
 
-/// The list of users, dpkg's own notes, and the package that was put there.
+/// Whether a path may stay after the purge: the list of users, dpkg's own records, and the package file.
 fn may_stay(path: &Path) -> bool {
     const STAY: [&str; 10] = [
         "etc/passwd",
@@ -192,7 +192,7 @@ fn may_stay(path: &Path) -> bool {
     !is_ours && STAY.iter().any(|stay| path_text.starts_with(stay))
 }
 
-/// The words of `ExecStart=`.
+/// The arguments of `ExecStart=`.
 fn exec_start(unit: &Path) -> Result<Vec<String>> {
     let text = fs::read_to_string(unit).during(|| format!("reading {}", unit.display()))?;
     match text
@@ -205,7 +205,7 @@ fn exec_start(unit: &Path) -> Result<Vec<String>> {
 }
 
 fn image_runs(out: &Path, image: &Path) -> Result<()> {
-    // A copy: what it writes is no part of the image. The folders are for the mounts, which every engine makes itself.
+    // Run a copy, so that its writes do not change the image. The folders are mount points, which every engine makes itself.
     let root = out.join("container/probed");
     super::empty(&root)?;
     done(Command::new("cp").arg("-a").arg(image.join(".")).arg(&root))?;
@@ -230,7 +230,7 @@ fn image_runs(out: &Path, image: &Path) -> Result<()> {
     fs::remove_dir_all(&root).during(|| "removing the copy of the image".into())
 }
 
-/// A miss and a hit; then once more, after a restart, from disk. `between` happens while it runs for the first time.
+/// Tests a miss and a hit; then, after a restart, a hit from disk. `between` is called during the first run.
 fn served_twice(
     start: &dyn Fn(&[String]) -> Command,
     log: &Path,
@@ -271,7 +271,7 @@ fn served_twice(
     running.stop()
 }
 
-/// As logrotate does it.
+/// Renames the logs and reopens them, as logrotate does.
 fn logs_are_reopened(
     root: &Root,
     running: &Running,
@@ -293,7 +293,7 @@ fn logs_are_reopened(
     Ok(())
 }
 
-/// A proxy that was started here; dropping it kills it.
+/// A running proxy; dropping it kills it.
 struct Running {
     child: Child,
     proxy: SocketAddr,
@@ -345,7 +345,7 @@ impl Running {
         kill_process(pid, signal).during(|| "a signal to the proxy".into())
     }
 
-    /// Ends it in order.
+    /// Stops it with SIGTERM.
     fn stop(mut self) -> Result<()> {
         self.signal(Signal::TERM)?;
         let mut status = None;

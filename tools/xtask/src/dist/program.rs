@@ -1,4 +1,4 @@
-//! The program as it is handed out: stripped, and what it needs of the system.
+//! The released program: stripped, and its requirements on the system.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::{done, said};
 use crate::failure::{During, Result};
 use crate::workspace;
 
-/// Writes the program without symbols, and what was taken off beside it, so that a debugger finds the two together.
+/// Writes the program without symbols, and the symbols to a file of their own, linked so that a debugger finds them.
 pub fn strip(built: &Path, to: &Path, debug: &Path) -> Result<()> {
     let objcopy = || Command::new("objcopy");
     done(objcopy().arg("--only-keep-debug").arg(built).arg(debug))?;
@@ -17,12 +17,12 @@ pub fn strip(built: &Path, to: &Path, debug: &Path) -> Result<()> {
     done(objcopy().arg("--strip-all").arg(link).arg(built).arg(to))
 }
 
-/// As the kernel calls it.
+/// The kernel's name of the architecture.
 pub fn architecture() -> &'static str {
     std::env::consts::ARCH
 }
 
-/// When the last commit was made: packages of one commit are the same, whenever they are made.
+/// The time of the last commit: packages of one commit are identical, whenever they are made.
 pub fn commit_seconds() -> u64 {
     let mut git = Command::new("git");
     git.args(["log", "-1", "--format=%ct"])
@@ -33,13 +33,13 @@ pub fn commit_seconds() -> u64 {
         .unwrap_or(0)
 }
 
-/// The newest version of the GNU C library that the program asks for, such as 2.34.
+/// The newest version of the GNU C library that the program needs, such as 2.34.
 pub fn c_library(program: &Path) -> Result<Option<String>> {
     let bytes = fs::read(program).during(|| format!("reading {}", program.display()))?;
     Ok(newest(&bytes))
 }
 
-/// Versions stand in the table of strings of the dynamic linker, each ended by a zero.
+/// Versions are in the string table of the dynamic linker, each terminated by a zero.
 fn newest(bytes: &[u8]) -> Option<String> {
     const NAME: &[u8] = b"GLIBC_";
     let found = memchr::memmem::find_iter(bytes, NAME).filter_map(|at| {
