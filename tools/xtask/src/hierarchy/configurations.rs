@@ -1,6 +1,6 @@
 //! The four proxies and their configuration files.
 //!
-//! Not known here: how they are run.
+//! Not known here: how the proxies are run.
 
 use std::{fs, path::PathBuf};
 
@@ -19,21 +19,21 @@ pub enum Ask {
     Digest,
 }
 
-/// One of the four.
+/// One of the four proxies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
-    /// Asks the origins.
+    /// The parent of `Top`; fetches from the origins.
     Root,
     /// The leaves' parent.
     Top,
     /// A leaf.
     A,
-    /// Its sibling.
+    /// The sibling of `A`.
     B,
 }
 
 impl Level {
-    /// All, parents first.
+    /// All proxies, parents first.
     pub const ALL: [Level; 4] = [Level::Root, Level::Top, Level::A, Level::B];
 
     /// Its name, also as a peer.
@@ -46,7 +46,7 @@ impl Level {
         }
     }
 
-    /// The one above it.
+    /// Its parent.
     fn parent(self) -> Option<Level> {
         match self {
             Level::Root => None,
@@ -55,7 +55,7 @@ impl Level {
         }
     }
 
-    /// The one beside it.
+    /// Its sibling.
     fn sibling(self) -> Option<Level> {
         match self {
             Level::Root | Level::Top => None,
@@ -65,20 +65,20 @@ impl Level {
     }
 }
 
-/// Where everything is.
+/// Directories, ports and options of a run.
 pub struct Site {
-    /// Configurations, logs, profiles.
+    /// The directory of configurations, logs and profiles.
     pub dir: PathBuf,
-    /// How leaves know what their sibling has.
+    /// How leaves learn what their sibling has.
     pub ask: Ask,
-    /// The one that is a Squid.
+    /// The proxy that is a Squid.
     pub squid: Option<Level>,
-    /// HTTP and ICP, in the order of [`Level::ALL`].
+    /// Ports for HTTP and ICP, in the order of [`Level::ALL`].
     pub ports: Vec<(u16, u16)>,
 }
 
 impl Site {
-    /// Is it a Squid?
+    /// Whether this proxy is a Squid.
     pub fn is_squid(&self, level: Level) -> bool {
         self.squid == Some(level)
     }
@@ -88,7 +88,7 @@ impl Site {
         self.ports[level as usize].0
     }
 
-    /// Its address without the port. A Squid ignores ICP from its own address, whatever the port, so it has one of its own.
+    /// Its address without the port. A Squid ignores ICP from its own address, on any port, so it has an address of its own.
     pub fn host(&self, level: Level) -> &'static str {
         match self.is_squid(level) {
             true => "127.0.0.2",
@@ -100,7 +100,7 @@ impl Site {
         self.ports[level as usize].1
     }
 
-    /// Its profile, or its access log if it is a Squid.
+    /// The path of its profile, or of its access log if it is a Squid.
     pub fn record(&self, level: Level) -> PathBuf {
         match self.is_squid(level) {
             true => self.log(level),
@@ -108,21 +108,21 @@ impl Site {
         }
     }
 
-    /// Its access log, in Squid's format.
+    /// The path of its access log, in Squid's format.
     pub fn log(&self, level: Level) -> PathBuf {
         self.dir.join(format!("{}.access.log", level.name()))
     }
 
-    /// Writes a configuration, and says where.
+    /// Writes a configuration, and returns its path.
     pub fn write(&self, level: Level, text: &str) -> Result<String> {
         let path = self.dir.join(format!("{}.conf", level.name()));
         fs::write(&path, text).during(|| format!("writing {}", path.display()))?;
         Ok(path.display().to_string())
     }
 
-    /// A Loligo's.
+    /// The configuration of a Loligo.
     pub fn loligo_toml(&self, level: Level) -> String {
-        // Each has more room than those below it, else nothing would be left for it to hit.
+        // Each has more room than those below it, else it would have almost no hits.
         let memory = match level {
             Level::Root => "64MiB",
             Level::Top => "8MiB",
@@ -170,7 +170,7 @@ impl Site {
         out
     }
 
-    /// A Squid's.
+    /// The configuration of a Squid.
     pub fn squid_conf(&self, level: Level) -> String {
         let dir = self.dir.display();
         let icp = if self.ask == Ask::Icp && level.sibling().is_some() {
@@ -190,9 +190,9 @@ impl Site {
             name = level.name(),
             log = self.log(level).display(),
         );
-        // A Squid built with ICMP goes past its peers to origins that are near.
+        // A Squid built with ICMP bypasses its peers for near origins.
         out += "minimum_direct_rtt 0\nminimum_direct_hops 0\n";
-        // Its digest is of what is in a cache_dir.
+        // A Squid's digest lists the contents of its cache_dir.
         if self.ask == Ask::Digest {
             out += &format!("cache_dir ufs {dir}/{} 64 16 16\n", level.name());
             out += "digest_rebuild_period 5 seconds\ndigest_rewrite_period 5 seconds\n";

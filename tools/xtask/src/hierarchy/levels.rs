@@ -1,6 +1,6 @@
-//! At which level the hits were, by what the four proxies have written.
+//! The levels at which hits occurred, from the records of the four proxies.
 //!
-//! Not known here: how they were run.
+//! Not known here: how the proxies were run.
 
 use std::{
     fmt::Write as _,
@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::configurations::{Level, Site};
 use crate::failure::{During, Result, fail};
 
-/// What one proxy has counted.
+/// The counts of one proxy.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Its name.
@@ -25,11 +25,11 @@ pub struct Counts {
     pub hits: u64,
     /// Forwarded to a sibling.
     pub sibling: u64,
-    /// Forwarded to a parent,
+    /// Forwarded to a parent.
     pub parent: u64,
-    /// of which it had the answer in its cache,
+    /// Forwarded to a parent that had the answer in its cache.
     pub parent_hits: u64,
-    /// or one beyond it.
+    /// Forwarded to a parent that got the answer from a cache beyond it.
     pub farther_hits: u64,
     /// Forwarded to the origin.
     pub direct: u64,
@@ -37,7 +37,7 @@ pub struct Counts {
     pub errors: u64,
 }
 
-/// Reads all four.
+/// Reads the records of all four.
 pub fn read(site: &Site, loligo: &Path) -> Result<Vec<Counts>> {
     let of = |level: &Level| {
         let mut counts = Counts {
@@ -73,7 +73,7 @@ pub fn read(site: &Site, loligo: &Path) -> Result<Vec<Counts>> {
 }
 
 impl Counts {
-    /// A line of `loligo profile dump`. What is no request is passed over.
+    /// Counts a line of `loligo profile dump`. Lines that are not requests are skipped.
     fn add(&mut self, line: &str) {
         let Ok(record) = serde_json::from_str::<Value>(line) else {
             return;
@@ -82,7 +82,7 @@ impl Counts {
         let Some(status) = record["status"].as_u64() else {
             return;
         };
-        // What a sibling asked for in vain.
+        // A request of the sibling for an object that is not here.
         if status == 504 && word("forwarded") == "none" {
             return;
         }
@@ -102,14 +102,14 @@ impl Counts {
         }
     }
 
-    /// A line of Squid's log.
+    /// Counts a line of Squid's log.
     fn add_squid(&mut self, line: &str) {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         let [_, _, _, code, _, _, _, _, hierarchy, ..] = words[..] else {
             return;
         };
         let (result, status) = code.split_once('/').unwrap_or((code, ""));
-        // ICP queries are no requests; nor is what a sibling asked for in vain.
+        // Skip ICP queries, and requests of the sibling for objects that are not here.
         if result.starts_with("UDP_") || (status == "504" && hierarchy.starts_with("HIER_NONE")) {
             return;
         }
@@ -148,7 +148,7 @@ pub fn text(all: &[Counts]) -> String {
     out
 }
 
-/// Did every level take part, and nobody go round in a circle?
+/// Checks that every level took part, and that no request looped.
 pub fn check(all: &[Counts], with_squid: bool) -> Result<()> {
     for counts in all {
         if counts.requests == 0 {

@@ -1,18 +1,18 @@
-//! `cargo xtask hierarchy`: root, top and two sibling leaves under PolyMix, and at which level the hits were.
+//! `cargo xtask hierarchy`: root, top and two sibling leaves under PolyMix, and the levels at which hits occur.
 //!
 //! ```text
-//! robots ─> leaf a ─┐              robots ask both leaves for one world, so that what the
-//!              │    ├─> top ─> root ─> origins      leaves have overlaps;
+//! robots ─> leaf a ─┐              robots at both leaves use one set of objects,
+//!              │    ├─> top ─> root ─> origins      so that the leaves' contents overlap;
 //! robots ─> leaf b ─┘              a and b are siblings
 //! ```
 //!
-//! The robots compare every body with what the servers send, so a proxy that mixes something up fails the run. Each proxy writes a
-//! profile; from the four, one table is made (`levels`), and one page by `loligo report`. A request that goes round in a circle would be
-//! an answer 502 with `proxy_loop_detected`, and fails the run.
+//! The robots compare every body with the servers' bytes, so a proxy that mixes answers up fails the run. Each proxy writes a
+//! profile; from the four, one table is made (`levels`), and one page by `loligo report`. A request that loops would be
+//! answered 502 with `proxy_loop_detected`, and fails the run.
 //!
-//! With `--squid`, an installed Squid takes the place of one of them.
+//! With `--squid`, an installed Squid replaces one of them.
 //!
-//! Not known here: what a proxy does.   Limits: all of it on 127.0.0.0/8; the stores are in memory.
+//! Not known here: the work of a proxy.   Limits: all of it on 127.0.0.0/8; the stores are in memory.
 
 mod configurations;
 mod levels;
@@ -73,13 +73,13 @@ impl Squid {
     }
 }
 
-/// What robots call an answer that is older than a reload of theirs.
+/// The robots' error for an answer that is older than one of their reloads.
 const STALE_AFTER_RELOAD: &str = "stale after a reload";
 
-/// Of what the fill phase brings twice, for each second: its length goes by bytes, and is to be no more than that of the rest.
+/// KiB of the cache size for each second; the fill phase brings twice the cache size, and is to last no longer than the other phases.
 const FILLED_KIB_A_SECOND: u64 = 64;
 
-/// Runs it, prints the table and writes the page; fails if an answer was wrong, or nothing was had from another proxy.
+/// Runs the load, prints the table and writes the page; fails if an answer was wrong, or no answer came from another proxy.
 pub fn run(options: &Options) -> Result<()> {
     if options.squid.is_some() && workspace::program("squid").is_none() {
         fail!("there is no squid on the PATH; install it, or leave --squid out");
@@ -90,7 +90,7 @@ pub fn run(options: &Options) -> Result<()> {
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir).during(|| format!("making {}", dir.display()))?;
     if options.squid.is_some() {
-        // A Squid that root starts becomes a user of its own, who writes here too.
+        // A Squid started by root changes to a user of its own, which writes here too.
         let everybody = fs::Permissions::from_mode(0o777);
         fs::set_permissions(&dir, everybody).during(|| format!("opening {}", dir.display()))?;
     }
@@ -104,11 +104,11 @@ pub fn run(options: &Options) -> Result<()> {
         site.ports.push((ports::free()?, ports::free()?));
     }
     let mut servers = Vec::new();
-    // The parents first, so that no leaf finds its own dead.
+    // The parents first, so that no leaf finds its parent dead.
     let mut each = Level::ALL.iter();
     let started = each.try_for_each(|level| start(&site, *level, &mut servers));
     let loaded = started.and_then(|()| load(&site, options));
-    // Also after a failure: none is left behind, and what they have written tells why.
+    // Also after a failure: no process is left behind, and the logs give the reason.
     for server in &mut servers {
         server.stop()?;
     }
@@ -124,7 +124,7 @@ fn start(site: &Site, level: Level, started: &mut Vec<Server>) -> Result<()> {
     let server = match site.is_squid(level) {
         true => {
             let conf = site.write(level, &site.squid_conf(level))?;
-            // Two of one name cannot run on one machine.
+            // Two Squids of one service name cannot run on one machine.
             let name = format!("hierarchy{}", site.http(level));
             if site.ask == Ask::Digest {
                 make_directories(&name, &conf)?;
@@ -151,7 +151,7 @@ fn start(site: &Site, level: Level, started: &mut Vec<Server>) -> Result<()> {
     }
 }
 
-/// What a Squid with a `cache_dir` needs before it starts.
+/// Makes the directories that a Squid with a `cache_dir` needs before it starts.
 fn make_directories(name: &str, conf: &str) -> Result<()> {
     let squid = workspace::program("squid").unwrap_or_else(|| "squid".into());
     let made = Command::new(squid)
@@ -166,9 +166,9 @@ fn make_directories(name: &str, conf: &str) -> Result<()> {
     }
 }
 
-/// The servers in one process, and robots at each leaf in two more, who ask for one world.
+/// Runs the servers in one process, and robots at each leaf in two more, with one set of objects.
 fn load(site: &Site, options: &Options) -> Result<()> {
-    // PolyMix's phases take 8 h and 15 min together; they are cut down to what was asked for.
+    // PolyMix's phases take 8 h and 15 min together; they are scaled down to the wanted time.
     let scale = (f64::from(options.seconds) / (8.25 * 3600.0)).to_string();
     let (rate, origin) = (
         (options.rate / 2).max(1).to_string(),
@@ -184,7 +184,7 @@ fn load(site: &Site, options: &Options) -> Result<()> {
         "--http",
         "1.1",
         "--one-address",
-        // The world is small: with more servers there would be little to repeat.
+        // Few servers: with more of them, few objects would be repeated in this short run.
         "--servers",
         "8",
         "--origin",
@@ -235,7 +235,7 @@ fn robots(site: &Site, workload: &[&str], filled_kib: u64) -> Result<()> {
         let status = child.wait().during(|| "waiting for the robots".into())?;
         let read =
             |path: &Path| fs::read_to_string(path).during(|| format!("reading {}", path.display()));
-        // 1 may also be for slowness, or for fewer hits than an LRU alone would have: neither is asked here.
+        // Status 1 may also mean slowness, or fewer hits than an LRU alone: neither is tested here.
         let ended = matches!(status.code(), Some(0 | 1));
         if let Some(why) = complaint(&read(&output)?, &read(&site.log(level))?).filter(|_| ended) {
             fail!("{}: {why}: see {}", level.name(), output.display());
@@ -247,10 +247,10 @@ fn robots(site: &Site, workload: &[&str], filled_kib: u64) -> Result<()> {
     interrupt::check()
 }
 
-/// What the robots found wrong. `log`: that of their leaf.
+/// Errors found by the robots. `log`: the access log of their leaf.
 ///
-/// A leaf that has dropped what it reloaded may get from its sibling what that had before: a reload goes up, to parents and the origin,
-/// and not aside. Such an answer is older than the reload, but fresh, and none of siblings can know better. It is told by the log: the
+/// A leaf that has dropped an object after a reload may get an older version from its sibling: a reload goes to parents and the origin,
+/// not to siblings. Such an answer is older than the reload, but fresh, and siblings cannot know better. The log identifies it: the
 /// leaf got it from its sibling.
 fn complaint(report: &str, log: &str) -> Option<String> {
     let made = report
@@ -280,7 +280,7 @@ fn complaint(report: &str, log: &str) -> Option<String> {
     ))
 }
 
-/// One page of all sources, if this Loligo can make it.
+/// Makes one page of all sources, if this Loligo can.
 fn page(site: &Site) -> Result<()> {
     let sources = Level::ALL.iter().map(|level| {
         let place = if *level == Level::Top || *level == Level::Root {
