@@ -1,7 +1,7 @@
-//! Which crate may use which: arrows point down only.
+//! The layers of crates: which crate may use which others.
 //!
-//! The one place where the order is written. A crate may use those of the layers below its own. Tests may also use
-//! their equals, never what is above. A crate that is not in the table has no place yet, and that is an error.
+//! This is the one place where the order is written. A crate may use crates of the layers below its own. Tests may also use
+//! crates of their own layer, never those above. A crate that is not in the table is an error.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,9 +12,9 @@ use serde::Deserialize;
 use super::Finding;
 use crate::failure::{During, Result};
 
-/// Bottom first; crates of one layer know nothing of each other.
+/// Bottom first; crates of one layer do not use each other.
 const LAYERS: [&[&str]; 19] = [
-    // A macro, for whatever is simulated.
+    // A macro, for all crates that are simulated.
     &["mistakes"],
     &[
         "fields",
@@ -29,9 +29,9 @@ const LAYERS: [&[&str]; 19] = [
     // The report computes from records alone.
     &["message", "report", "commands"],
     &["http1", "http2", "httpcache", "store", "device"],
-    // Nobody uses a simulation but another one; the benchmark shares nothing with the proxy it measures but an LRU list, a replay nothing.
+    // Only simulations use simulations; of the proxy's crates the benchmark uses only an LRU list, a replay none.
     &["simulation", "hints-simulation", "polymix", "replay"],
-    // The lab asks what the store should be; it drives the store and PolyMix, and the proxy knows nothing of it.
+    // The lab compares designs of the store; it drives the store and PolyMix, and the proxy does not use it.
     &["lab"],
     // The data plane, from below.
     &["base", "plan"],
@@ -45,12 +45,12 @@ const LAYERS: [&[&str]; 19] = [
     &["exchange"],
     &["admin"],
     &["proxy"],
-    // What people run, and what runs the proxy in virtual time: they know nothing of each other.
+    // The programs, and the simulation of the proxy in virtual time: they do not use each other.
     &["loligo", "loligo-lab", "proxy-simulation"],
     &["xtask"],
 ];
 
-/// What a manifest says that matters here.
+/// The parts of a manifest that matter here.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Manifest {
@@ -58,19 +58,19 @@ pub struct Manifest {
     build_dependencies: BTreeMap<String, toml::Value>,
     dev_dependencies: BTreeMap<String, toml::Value>,
     workspace: Option<toml::Value>,
-    /// Where it is, from the root.
+    /// The path of the manifest, from the root.
     #[serde(skip)]
     path: PathBuf,
 }
 
 impl Manifest {
-    /// Such as the fuzz targets, which need another compiler.
+    /// Whether it is a workspace of its own, such as the fuzz targets, which need another compiler.
     fn is_own_workspace(&self) -> bool {
         self.workspace.is_some()
     }
 }
 
-/// Where crates lie: what people run, what judges it, what developers run.
+/// The folders of crates: the product, its measurements, the developers' tools.
 pub const FOLDERS: [&str; 3] = ["crates", "laboratory", "tools"];
 
 /// All crates by directory name.
@@ -100,7 +100,7 @@ fn layer(name: &str) -> Option<usize> {
     LAYERS.iter().position(|layer| layer.contains(&name))
 }
 
-/// Every arrow that points up or sideways, by crate.
+/// Every dependency that points up or sideways, by crate.
 pub fn check(crates: &BTreeMap<String, Manifest>) -> Vec<(PathBuf, Finding)> {
     let mut findings = Vec::new();
     for (name, manifest) in crates {

@@ -1,6 +1,6 @@
-//! A link of a page to a file of this tree leads somewhere: the file is there, and has the heading that is named.
+//! Checks the links of pages to files of this tree: the file exists, and has the heading that is named.
 //!
-//! Anchors are made of headings as code hosts make them: lower case, words and hyphens, blanks as hyphens.
+//! Anchors are derived from headings as by code hosts: lower case, words and hyphens, blanks as hyphens.
 
 use std::collections::HashSet;
 use std::fs;
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use super::Finding;
 use crate::failure::{During, Result};
 
-/// Where pages are, besides the root.
+/// Folders with pages, including the root.
 const FOLDERS: [&str; 4] = ["", "docs", "docs/decisions", "deploy"];
 
-/// Looks at every page below `root`.
+/// Checks every page below `root`.
 pub fn check(root: &Path) -> Result<Vec<(PathBuf, Finding)>> {
     let mut found = Vec::new();
     for folder in FOLDERS {
@@ -35,7 +35,7 @@ pub fn check(root: &Path) -> Result<Vec<(PathBuf, Finding)>> {
     Ok(found)
 }
 
-/// The text without blocks of code.
+/// The text without code blocks.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut is_code = false;
     text.lines().filter(move |line| {
@@ -45,7 +45,7 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Targets that are no URLs.
+/// Link targets that are not URLs.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     let after = prose(text).flat_map(|line| line.split("](").skip(1));
     let targets = after.filter_map(|rest| rest.split(')').next());
@@ -64,7 +64,7 @@ fn leads_somewhere(page: &Path, text: &str, link: &str) -> bool {
     fs::read_to_string(target).is_ok_and(|text| anchors(&text).contains(anchor))
 }
 
-/// What headings are linked by.
+/// The anchors of all headings.
 fn anchors(text: &str) -> HashSet<String> {
     let headings = prose(text).filter(|line| line.starts_with('#'));
     let titles = headings.map(|line| line.trim_start_matches('#').trim());

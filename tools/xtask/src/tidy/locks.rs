@@ -1,4 +1,4 @@
-//! The simulations have a lock file of their own: what they play has the versions that are shipped.
+//! The simulations have a lock file of their own: it must have the versions of packages that are shipped.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::Finding;
 use crate::failure::{During, Result};
 
-/// Of the simulations, from the root.
+/// The simulations' lock file, from the root.
 const OTHER: &str = "tools/Cargo.lock";
 
 #[derive(Deserialize)]
@@ -21,11 +21,11 @@ struct Lock {
 struct Package {
     name: String,
     version: String,
-    /// None: a crate of ours.
+    /// `None` for a crate of this repository.
     source: Option<String>,
 }
 
-/// Every package of the simulations that the product has in another version, or not at all.
+/// Every package of the simulations that the product uses in another version, or not at all.
 pub fn check(root: &Path) -> Result<Vec<(PathBuf, Finding)>> {
     let read =
         |file: &str| fs::read_to_string(root.join(file)).during(|| format!("reading {file}"));

@@ -1,6 +1,6 @@
-//! `cargo xtask tidy`: rules of this workspace that no compiler knows.
+//! `cargo xtask tidy`: rules of this workspace that no compiler checks.
 //!
-//! Each rule is a function from text to findings, so that it can be shown in a test; this module walks the tree, prints and
+//! Each rule is a function from text to findings, so that a test can show it; this module walks the tree, prints and
 //! counts. A finding of [`Severity::Error`] fails the task.
 
 mod layers;
@@ -19,7 +19,7 @@ use clap::Args;
 use crate::failure::{During, Result, fail};
 use crate::workspace;
 
-/// Files a reader of this repository may count on.
+/// Files that must exist.
 const REQUIRED: [&str; 8] = [
     "README.md",
     "ARCHITECTURE.md",
@@ -31,7 +31,7 @@ const REQUIRED: [&str; 8] = [
     "docs/decisions",
 ];
 
-/// Never looked into.
+/// Files and directories that are not checked.
 const SKIPPED: [&str; 6] = [
     ".git",
     "target",
@@ -41,14 +41,14 @@ const SKIPPED: [&str; 6] = [
     ".cargo",
 ];
 
-/// Does it fail the task?
+/// Whether a finding fails the task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
     Warning,
     Error,
 }
 
-/// Something that is not tidy.
+/// A broken rule.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Finding {
     pub severity: Severity,
@@ -75,7 +75,7 @@ pub struct Options {
     circle: Option<String>,
 }
 
-/// Looks at everything and prints what it found.
+/// Checks all files and prints the findings.
 pub fn run(options: &Options) -> Result<()> {
     let root = workspace::root();
     let mut findings: Vec<(PathBuf, Finding)> = Vec::new();
@@ -95,7 +95,7 @@ pub fn run(options: &Options) -> Result<()> {
     walk(&root, &mut files)?;
     for path in files {
         let shown = path.strip_prefix(&root).unwrap_or(&path).to_path_buf();
-        // Not text: not ours to judge.
+        // Files that are not text are not checked.
         let Ok(content) = fs::read_to_string(&path) else {
             continue;
         };
@@ -122,7 +122,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// A file, or a directory with something in it.
+/// Whether this is a file, or a directory that is not empty.
 fn exists(path: &Path) -> bool {
     match fs::read_dir(path) {
         Ok(mut entries) => entries.next().is_some(),

@@ -1,5 +1,5 @@
-//! Every page of `docs/` is in its list, `docs/README.md`, and in the contents of the book, `docs/SUMMARY.md`: a page that nobody finds might
-//! as well not be there.
+//! Checks that every page of `docs/` is listed in `docs/README.md` and in the contents of the book, `docs/SUMMARY.md`, so that readers
+//! find it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::failure::{During, Result};
 
 const LISTS: [&str; 2] = ["docs/README.md", "docs/SUMMARY.md"];
 
-/// Looks at the folder below `root`.
+/// Checks the folder below `root`.
 pub fn check(root: &Path) -> Result<Vec<(PathBuf, Finding)>> {
     let mut pages = Vec::new();
     for folder in ["", "decisions/"] {

@@ -1,16 +1,16 @@
-//! A Rust file as the walls see it: the modules that it names, and its functions.
+//! Parses a Rust file for the walls: the modules that it names, and its functions.
 //!
-//! The file is read as tokens, so comments and strings name nothing, and paths within macros count. Code under `#[cfg(test)]` is
-//! left out: tests may know everything.
+//! The file is read as tokens, so comments and strings do not count, and paths within macros do. Code under `#[cfg(test)]` is
+//! left out: tests may use everything.
 //!
-//! Not known here: which modules there are, what a name stands for.
+//! Not known here: which modules exist, what a name refers to.
 
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 
-/// What a file says.
+/// The contents of a file.
 #[derive(Debug, Default)]
 pub struct Source {
-    /// Paths from the crate's root, longest first part that may be a module; the item's own name may be at the end.
+    /// Paths from the crate's root. Each begins with a word that may be a module; the item's own name may be at the end.
     pub paths: Vec<Vec<String>>,
     pub functions: Vec<Function>,
 }
@@ -19,17 +19,17 @@ pub struct Source {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Function {
     pub name: String,
-    /// 1-based, where its body ends.
+    /// The 1-based line where its body ends.
     pub line: usize,
-    /// Of the body.
+    /// Lines of the body.
     pub lines: usize,
-    /// Parameters, `self` included.
+    /// Number of parameters, including `self`.
     pub parameters: usize,
-    /// It takes the whole of a worker or of what workers share.
+    /// Whether a parameter is a whole worker, or all of the state that workers share.
     pub takes_a_bag: bool,
 }
 
-/// What a function takes that uses one or two fields of it.
+/// Types that a function should not take to use one or two of their fields.
 const BAGS: [&str; 2] = ["Worker", "Shared"];
 
 /// Reads a file whose module has this path from the crate's root. `None`: it is not Rust.
@@ -44,7 +44,7 @@ pub fn read(module: &[String], text: &str) -> Option<Source> {
 }
 
 struct Reader {
-    /// Of the code being read, inline modules included.
+    /// The module of the code being read, including inline modules.
     module: Vec<String>,
     source: Source,
 }
@@ -64,7 +64,7 @@ impl Reader {
                 && !(at >= 2 && is_path(&tokens, at - 2))
                 && let Some(start) = self.start(word)
             {
-                // Arguments in parentheses behind the path are read by what follows.
+                // Arguments in parentheses behind the path are handled by the next steps of the loop.
                 at = self.path(start, &tokens, at + 1);
                 continue;
             }
@@ -89,7 +89,7 @@ impl Reader {
         }
     }
 
-    /// Where a path begins that starts with this word. Any other word may be a module below this one.
+    /// The start of a path that begins with this word. Any other word may be a module below this one.
     fn start(&self, word: &str) -> Option<Vec<String>> {
         let mut start = self.module.clone();
         match word {
@@ -101,7 +101,7 @@ impl Reader {
         Some(start)
     }
 
-    /// Reads on from `at`, which may be `::`; returns where the path is over.
+    /// Continues the path at `at`, which may be `::`; returns the index behind the path.
     fn path(&mut self, mut path: Vec<String>, tokens: &[TokenTree], mut at: usize) -> usize {
         while is_path(tokens, at) {
             match tokens.get(at + 2) {
@@ -120,7 +120,7 @@ impl Reader {
         at
     }
 
-    /// The braces of a `use`.
+    /// Reads the braces of a `use`.
     fn tree(&mut self, prefix: &[String], tokens: TokenStream) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         for part in tokens.split(|token| is_punct(Some(token), ',')) {
@@ -136,7 +136,7 @@ impl Reader {
         }
     }
 
-    /// `at` is the word `fn`.
+    /// Reads a function; `at` is the word `fn`.
     fn function(&mut self, tokens: &[TokenTree], at: usize) {
         let Some(name) = ident(tokens, at + 1) else {
             return; // a type
@@ -145,7 +145,7 @@ impl Reader {
             TokenTree::Group(group) => Some(group),
             _ => None,
         });
-        // Generic parameters have parentheses only as bounds (`F: Fn(..)`), which then stand for the function's.
+        // Parentheses within generic parameters occur only in bounds (`F: Fn(..)`); they are then mistaken for the function's.
         let parameters = groups.find(|group| group.delimiter() == Delimiter::Parenthesis);
         let end = tokens[at..]
             .iter()
@@ -170,7 +170,7 @@ impl Reader {
     }
 }
 
-/// Commas outside of angle brackets part parameters.
+/// Counts parameters: commas outside of angle brackets separate them.
 fn count_parameters(tokens: TokenStream) -> usize {
     let (mut depth, mut count, mut is_open) = (0_i32, 0, false);
     let mut before_is_dash = false;
@@ -195,7 +195,7 @@ fn count_parameters(tokens: TokenStream) -> usize {
     count
 }
 
-/// `&Worker`, `&Rc<Worker>`, `&Arc<Shared>` and the like; not `&self` of them.
+/// Whether a parameter is `&Worker`, `&Rc<Worker>`, `&Arc<Shared>` and the like; `&self` of them does not count.
 fn takes_a_bag(tokens: TokenStream) -> bool {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     (0..tokens.len()).any(|at| {
@@ -218,7 +218,7 @@ fn is_punct(token: Option<&TokenTree>, mark: char) -> bool {
     matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == mark)
 }
 
-/// Is here `::`?
+/// Whether `::` is at this place.
 fn is_path(tokens: &[TokenTree], at: usize) -> bool {
     let first = tokens.get(at);
     let joins = matches!(first, Some(TokenTree::Punct(punct)) if punct.spacing() == Spacing::Joint);
@@ -232,7 +232,7 @@ fn is_test_attribute(tokens: &[TokenTree], at: usize) -> bool {
     is_punct(tokens.get(at), '#') && group.stream().to_string().replace(' ', "") == "cfg(test)"
 }
 
-/// Behind the item's braces or semicolon.
+/// The index behind the item's braces or semicolon.
 fn end_of_item(tokens: &[TokenTree], from: usize) -> usize {
     let is_end = |token: &TokenTree| {
         is_punct(Some(token), ';')

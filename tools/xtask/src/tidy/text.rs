@@ -1,10 +1,10 @@
-//! Rules about one file at a time.
+//! Rules about single files.
 
 use std::path::Path;
 
 use super::{Finding, Severity};
 
-/// One file, one story: beyond the first it is getting long, beyond the second there are two.
+/// One file, one story: a file of more lines gets a warning, above the second limit an error.
 const LINES_WARNED: usize = 800;
 const LINES_MAX: usize = 1200;
 
@@ -12,10 +12,10 @@ const LINES_MAX: usize = 1200;
 const UNSAFE_CRATE: &str = "crates/device/";
 const FORBID: &str = "#![forbid(unsafe_code)]";
 
-/// Kinds of files whose lines must not end in blanks.
+/// Kinds of files whose lines must not end in white space.
 const TEXT: [&str; 6] = ["rs", "toml", "md", "sh", "yml", "json"];
 
-/// In pieces, so that this file does not find itself.
+/// Written in pieces, so that this file does not match itself.
 const UNFINISHED: [&str; 4] = [
     concat!("to", "do!("),
     concat!("unimpl", "emented!("),
@@ -23,7 +23,7 @@ const UNFINISHED: [&str; 4] = [
     concat!("<<<<", "<<< "),
 ];
 
-/// Everything wrong with a file; `path` is relative to the root of the workspace.
+/// All findings in a file; `path` is relative to the root of the workspace.
 pub fn check(path: &Path, content: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("");
@@ -66,7 +66,7 @@ fn length(content: &str, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Before anything but inner attributes.
+/// Module docs must come before everything but inner attributes.
 fn module_docs(content: &str, findings: &mut Vec<Finding>) {
     let first = content
         .lines()
@@ -87,7 +87,7 @@ fn unfinished(content: &str, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The root of a crate forbids `unsafe` for the whole of it.
+/// The root of a crate must forbid `unsafe`.
 fn unsafe_code(path: &Path, content: &str, findings: &mut Vec<Finding>) {
     let shown = path.to_string_lossy();
     let is_root = super::layers::FOLDERS

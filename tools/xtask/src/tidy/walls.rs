@@ -1,6 +1,6 @@
-//! Walls within a crate: which file knows which, and how large its functions are.
+//! Walls within a crate: dependencies between files, and the size of functions.
 //!
-//! Files that know each other in a circle can only be read together. What is counted here may fall and never rises: the figures
+//! Files that depend on each other in a cycle can only be read together. The figures counted here may fall and never rise: the figures
 //! of [`HELD`] are lowered when they fall.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,16 +11,16 @@ use super::source::{self, Source};
 use super::{Finding, walk};
 use crate::failure::{During, Result};
 
-/// Files in the largest circle of a crate that has no figure of its own.
+/// Most files in the largest cycle of a crate that has no figure of its own.
 const CIRCLE_MAX: usize = 6;
 
-/// Lines of a function's body.
+/// Most lines of a function's body.
 const FUNCTION_LINES_MAX: usize = 80;
 
-/// Parameters of a function.
+/// Most parameters of a function.
 const PARAMETERS_MAX: usize = 6;
 
-/// Files in the largest circle of these crates.
+/// Files in the largest cycle of these crates.
 const HELD: [(&str, usize); 7] = [
     ("http1", 0),
     ("http2", 2),
@@ -31,21 +31,21 @@ const HELD: [(&str, usize); 7] = [
     ("tls", 2),
 ];
 
-/// Functions of all crates that are longer, that take more, that take a whole worker or all that workers share.
+/// Most functions of all crates that are too long, have too many parameters, or take a whole worker or all that workers share.
 const LONG_HELD: usize = 0;
 const WIDE_HELD: usize = 0;
 const BAGS_HELD: usize = 29;
 
-/// The shape of a crate's insides.
+/// The files of a crate and their dependencies.
 #[derive(Debug, Default)]
 pub struct Shape {
     pub name: String,
     pub files: usize,
-    /// Without blank lines and comments.
+    /// Lines of code, without blank lines and comments.
     pub lines: usize,
-    /// Files that know each other in a circle, the largest such group.
+    /// The largest group of files that depend on each other in a cycle.
     pub circle: Vec<PathBuf>,
-    /// Arrows between the files of that group: who knows whom.
+    /// Dependencies between the files of that group.
     pub arrows: Vec<(PathBuf, PathBuf)>,
     pub functions: Vec<(PathBuf, source::Function)>,
 }
@@ -114,7 +114,7 @@ fn shape(folder: &Path) -> Result<Shape> {
     Ok(shape)
 }
 
-/// The module that a file below `src` is. `None`: not Rust, or tests.
+/// The module of a file below `src`. `None`: not Rust, or tests.
 fn module_of(path: &Path) -> Option<Vec<String>> {
     let mut module: Vec<String> = path
         .with_extension("")
@@ -135,7 +135,7 @@ fn module_of(path: &Path) -> Option<Vec<String>> {
     Some(module)
 }
 
-/// The module that a path leads into: its longest beginning that is one.
+/// The module that a path names: its longest prefix that is a module.
 fn named(modules: &[&Vec<String>], path: &[String]) -> Option<usize> {
     (0..=path.len()).rev().find_map(|length| {
         modules
@@ -152,9 +152,9 @@ fn code_lines(text: &str) -> usize {
         .count()
 }
 
-/// Of a graph as lists of who knows whom; empty if there is no circle.
+/// The largest cycle of a graph given as adjacency lists; empty if there is none.
 ///
-/// Two files are in one circle if each leads to the other. With some hundred files a search from each is quick enough.
+/// Two files are in one cycle if each is reachable from the other. With some hundred files a search from each is fast enough.
 fn largest_circle(arrows: &[BTreeSet<usize>]) -> BTreeSet<usize> {
     let reached: Vec<BTreeSet<usize>> = (0..arrows.len())
         .map(|start| {
@@ -177,7 +177,7 @@ fn largest_circle(arrows: &[BTreeSet<usize>]) -> BTreeSet<usize> {
         .unwrap_or_default()
 }
 
-/// What has grown, and what has fallen below its figure.
+/// Findings for figures that have risen, or have fallen below the figure held.
 pub fn check(shapes: &[Shape]) -> Vec<(PathBuf, Finding)> {
     let mut findings = Vec::new();
     for shape in shapes {
@@ -198,7 +198,7 @@ pub fn check(shapes: &[Shape]) -> Vec<(PathBuf, Finding)> {
     findings
 }
 
-/// A figure that may not rise; `is_own`: one that is lowered when it falls.
+/// Compares a figure with the one held; `is_own`: the figure is lowered when it falls.
 fn hold(
     place: &Path,
     what: &str,
@@ -216,7 +216,7 @@ fn hold(
     }
 }
 
-/// Kinds of functions of which there are to be fewer: their name, the figure held, how many there are.
+/// Counted kinds of functions: name, figure held, present number.
 fn counted(shapes: &[Shape]) -> [(&'static str, usize, usize); 3] {
     let count = |is: &dyn Fn(&source::Function) -> bool| {
         let all = shapes.iter().flat_map(|shape| &shape.functions);
@@ -241,7 +241,7 @@ fn counted(shapes: &[Shape]) -> [(&'static str, usize, usize); 3] {
     ]
 }
 
-/// A table of the crates, and the arrows of one crate's circle.
+/// Prints a table of the crates, and the dependencies in one crate's cycle.
 pub fn print(shapes: &[Shape], circle_of: Option<&str>) {
     for shape in shapes.iter().filter(|s| Some(s.name.as_str()) == circle_of) {
         for (from, to) in &shape.arrows {
