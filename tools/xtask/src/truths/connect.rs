@@ -1,12 +1,12 @@
-//! A way of 20 ms to the origin: proxy connect takes 40.
+//! A link with a delay of 20 ms to the origin: proxy connect takes 40 ms.
 //!
-//! A relay cannot delay a handshake of TCP: the kernel answers for it at once. So proxy and origin are put into a network namespace of
-//! their own with a TUN device, and a small program ([`DELAY`]) hands each packet that goes into the device back after 20 ms, source and
-//! destination exchanged. A connection to the far address so reaches a server on the near one, and every packet, the handshake's
-//! included, took the delay. Nothing leaves the machine.
+//! A relay cannot delay a TCP handshake: the kernel answers it at once. So proxy and origin are put into a network namespace of
+//! their own with a TUN device, and a small program ([`DELAY`]) returns each packet sent into the device after 20 ms, with source and
+//! destination exchanged. A connection to the far address thus reaches a server on the near one, and every packet, including the
+//! handshake's, is delayed. No packet leaves the machine.
 //!
-//! How long a handshake really takes there is measured by our own connects, made between the requests: a program that delays packets is
-//! itself late on a busy machine. Figure 10 must find that.
+//! The real duration of a handshake there is measured by our own connects, made between the requests, since a program that delays packets
+//! is itself late on a busy machine. Figure 10 must show that duration.
 //!
 //! Limits: needs root, `unshare`, `ip`, `/dev/net/tun` and Python 3. Addresses of RFC 2544 (198.18.0.0/15), within the namespace only.
 
@@ -28,13 +28,13 @@ use crate::rivals::{Request, Rival, launch, loligo_binary};
 use crate::workspace;
 
 const DELAY: &str = include_str!("delay.py");
-/// Of each packet.
+/// Delay of each packet.
 const ONE_WAY: Duration = Duration::from_millis(20);
 const DEVICE: &str = "far";
 const NEAR: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const FAR: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
 const REQUESTS: u64 = 150;
-/// So many requests one after the other is one of our own connects.
+/// After this many requests there is one connect of our own.
 const OWN_EVERY: u64 = 3;
 
 /// Runs [`inside`] in a network of its own.
@@ -67,7 +67,7 @@ pub fn tell() -> Result<Told> {
     Ok(Told::Verdicts(verdicts))
 }
 
-/// Loads, reports, compares; prints the verdicts as JSON.
+/// Makes load, runs the report and compares; prints the verdicts as JSON.
 pub fn inside() -> Result<()> {
     tool("ip", &["link", "set", "lo", "up"])?;
     let _far = Far::open()?;
@@ -121,7 +121,7 @@ fn handshake(to: SocketAddr) -> Result<Duration> {
     Ok(begun.elapsed())
 }
 
-/// The far address; dropping it ends the program that delays, and the kernel removes the device.
+/// The far address; dropping it ends the delaying program, and the kernel removes the device.
 struct Far(Child);
 
 impl Far {
@@ -129,7 +129,7 @@ impl Far {
         let delay_ms = (ONE_WAY.as_secs_f64() * 1e3).to_string();
         let mut child = Command::new("python3")
             .args(["-c", DELAY, DEVICE, &delay_ms])
-            // It ends when this is closed, also if we are killed.
+            // The program ends when this is closed, also if this process is killed.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -152,7 +152,7 @@ impl Far {
 impl Drop for Far {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        // Its status says nothing more.
+        // The exit status carries no further information.
         let _ = self.0.wait();
     }
 }

@@ -1,10 +1,10 @@
-//! A device that does ten reads a second: a swap-in takes 100 ms.
+//! A device limited to ten reads a second: a swap-in takes 100 ms.
 //!
 //! Objects are stored on a loop device at full speed, the proxy is stopped and started, so that its memory is empty, and the kernel's
-//! throttle limits the device. One client then asks for one object after the other; each is one read, and each read waits for its turn.
+//! throttle limits the device. One client then requests one object after the other; each is one read, and each read waits for its turn.
 //!
-//! The throttle deals its allowance out by ticks of the kernel's clock, so a read takes some milliseconds more than 100. How long it takes
-//! is measured by direct reads of our own on the throttled device, one between two requests; Figure 21 must find that.
+//! The throttle grants its allowance at ticks of the kernel's clock, so a read takes some milliseconds more than 100. The duration is
+//! measured by direct reads of our own on the throttled device, one between two requests; Figure 21 must show it.
 //!
 //! Limits: needs root, `losetup` and the block controller of cgroup v1.
 
@@ -30,15 +30,15 @@ const READS_PER_SECOND: u32 = 10;
 const OBJECTS: u64 = 100;
 const OBJECT_BYTES: u64 = 32 << 10;
 const DEVICE: Bytes = Bytes(256 << 20);
-/// Next to nothing is answered from memory.
+/// So little that almost nothing is answered from memory.
 const MEMORY: Bytes = Bytes(1 << 20);
-/// Each object is one read, at once: no queue for slow disks, which would read neighbours together.
+/// Each object is one read, at once: without the queue for slow disks, which would read neighbours together.
 const CONFIGURATION: &str = "store.lazy-reads = 0\n";
 /// Alignment and length of a direct read.
 const BLOCK_BYTES: usize = 4096;
 const START_MAX: Duration = Duration::from_secs(30);
 
-/// Loads, reports, compares.
+/// Makes load, runs the report and compares.
 pub fn tell() -> Result<Told> {
     if !rustix::process::geteuid().is_root() {
         return Ok(Told::Untold("a loop device needs root".into()));
@@ -53,7 +53,7 @@ pub fn tell() -> Result<Told> {
     let config = dir.join("truths-disk.toml");
     fs::write(&config, CONFIGURATION).during(|| format!("writing {}", config.display()))?;
     let image = dir.join("truths-disk.img");
-    // Left over from a run that was killed.
+    // The file may remain from a run that was killed.
     if let Err(e) = fs::remove_file(&image)
         && e.kind() != std::io::ErrorKind::NotFound
     {
@@ -153,7 +153,7 @@ impl DirectReads {
         })
     }
 
-    /// How long the next one takes.
+    /// Reads the next block; returns how long that took.
     fn read(&mut self) -> Result<Duration> {
         let skip = BLOCK_BYTES - self.memory.as_ptr() as usize % BLOCK_BYTES;
         let block = (self.memory.get_mut(skip..skip + BLOCK_BYTES))
@@ -162,7 +162,7 @@ impl DirectReads {
         self.file
             .read_exact_at(block, self.next)
             .during(|| "a direct read".into())?;
-        // Blocks that follow each other would be one request to the device.
+        // The kernel would merge reads of adjacent blocks.
         self.next += 16 * BLOCK_BYTES as u64;
         Ok(begun.elapsed())
     }

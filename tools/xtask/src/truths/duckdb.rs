@@ -1,6 +1,6 @@
-//! The export of a profile, read by DuckDB, gives the figures of `loligo report`, slot by slot and digit by digit.
+//! DuckDB on the export of a profile gives the figures of `loligo report`, slot by slot and digit by digit.
 //!
-//! The SQL lies in `sql/`; `docs/profile-export.md` quotes it, and a test keeps the two the same.
+//! The SQL is in `sql/`; `docs/profile-export.md` quotes it, and a test keeps the two equal.
 //!
 //! Limits: needs Python 3 with the package `duckdb`.
 
@@ -18,15 +18,15 @@ use crate::workspace;
 
 const PROGRAM: &str = include_str!("figures.py");
 const SLOT_S: u64 = 2;
-/// Two ways of adding and dividing the same integers may differ in the last bit.
+/// Two orders of adding and dividing the same integers may differ in the last bit.
 const APART_MAX: f64 = 1e-12;
 
-/// Names of curves in SQL that the report calls otherwise.
+/// The report's name of a curve, from its name in SQL.
 fn curve_id(in_sql: &str) -> String {
     in_sql.replace('_', "-")
 }
 
-/// Exports, asks DuckDB, compares.
+/// Exports the profile, runs the SQL, compares.
 pub fn tell(run: &Run) -> Result<Told> {
     let has_duckdb = Command::new("python3")
         .args(["-c", "import duckdb"])
@@ -68,7 +68,7 @@ pub fn tell(run: &Run) -> Result<Told> {
     Ok(Told::Verdicts(verdicts))
 }
 
-/// What the SQL says, by figure.
+/// The results of the SQL, by figure.
 fn asked(profile: &Path, slot_us: u64) -> Result<Value> {
     let requests = profile.with_extension("parquet");
     let events = profile.with_extension("events.parquet");
@@ -102,7 +102,7 @@ fn sql_folder() -> PathBuf {
     workspace::root().join("tools/xtask/src/truths/sql")
 }
 
-/// How the two are alike.
+/// Counts of equal points, and the differences.
 struct Compared {
     points: usize,
     differences: Vec<String>,
@@ -146,7 +146,7 @@ fn compare(figure: &str, rows: &Value, figures: &Figures) -> Result<Compared> {
     Ok(compared)
 }
 
-/// In words, what one of two curves has and the other has not. A point of the report with the value 0 may be missing in SQL, which has no
+/// The differences between two curves, in words. A point of the report with the value 0 may be missing in SQL, which has no
 /// row where it counted nothing.
 fn differences(curve: &str, in_report: &[(f64, f64)], by_sql: &[(f64, f64)]) -> Vec<String> {
     let find = |all: &[(f64, f64)], slot: f64| {

@@ -1,4 +1,4 @@
-//! What `loligo report` says of a profile.
+//! The figures of `loligo report` for a profile.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +15,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Runs `loligo report` with slots of so many seconds; its JSON is left beside the profile.
+    /// Runs `loligo report` with slots of this many seconds; its JSON is kept next to the profile.
     pub fn of(profile: &Path, slot_s: u64) -> Result<Self> {
         let json = profile.with_extension("report.json");
         loligo(
@@ -41,7 +41,7 @@ impl Figures {
         })
     }
 
-    /// The length of a slot, microseconds.
+    /// The length of a slot in microseconds.
     pub fn slot_us(&self) -> Result<u64> {
         self.source["slot_us"]
             .as_u64()
@@ -65,14 +65,14 @@ impl Figures {
         Ok(&found["curves"][at])
     }
 
-    /// The mean of a statistic over the slots that are covered from end to end.
+    /// The mean of a statistic over the slots that are entirely covered.
     pub fn whole_slots(&self, figure: &str, curve: &str, statistic: &str) -> Result<f64> {
         let curve = self.curve(figure, curve)?;
         whole_slots_mean(curve, &self.source["slots"], statistic)
             .ok_or_else(|| Failure::new(format!("Figure {figure}: no slot is whole")))
     }
 
-    /// The values of a curve in all slots, those included that are idle and not of the day.
+    /// The sum of a curve over all slots, including idle slots and those outside of the day.
     pub fn count(&self, figure: &str, curve: &str) -> Result<u64> {
         let points = self.curve(figure, curve)?["points"].as_array();
         let count = |points: &Vec<Value>| points.iter().filter_map(|it| it["count"].as_u64()).sum();
@@ -81,7 +81,7 @@ impl Figures {
             .ok_or_else(|| Failure::new(format!("Figure {figure}: no points")))
     }
 
-    /// Over all slots: a statistic of a curve (`p50`, `mean`), or its plain `value`.
+    /// A value over all slots: a statistic of a curve (`p50`, `mean`), or its plain `value`.
     pub fn day(&self, figure: &str, curve: &str, statistic: &str) -> Result<f64> {
         let day = &self.curve(figure, curve)?["day"];
         let found = match statistic {
@@ -96,7 +96,7 @@ impl Figures {
     }
 }
 
-/// The mean of a curve's points in slots that are covered from end to end.
+/// The mean of a curve's points in slots that are entirely covered.
 pub fn whole_slots_mean(curve: &Value, slots: &Value, statistic: &str) -> Option<f64> {
     let whole: Vec<f64> = (slots.as_array()?.iter())
         .filter(|slot| slot["is_partial"] == false)
@@ -109,12 +109,12 @@ pub fn whole_slots_mean(curve: &Value, slots: &Value, statistic: &str) -> Option
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// Runs loligo to its end; its words go beside the profile, and into the error.
+/// Runs loligo to its end; its output goes to a file next to the profile, and into the error.
 pub fn loligo(arguments: &[&std::ffi::OsStr], profile: &Path) -> Result<()> {
     run(&loligo_binary(), arguments, profile)
 }
 
-/// The same of any program.
+/// Runs any program in the same way.
 pub fn run(program: &Path, arguments: &[&std::ffi::OsStr], profile: &Path) -> Result<()> {
     let log: PathBuf = profile.with_extension("tool.log");
     let out = std::fs::File::create(&log).during(|| format!("making {}", log.display()))?;

@@ -1,19 +1,19 @@
-//! `cargo xtask truths`: what a report must give back, because we put it there.
+//! `cargo xtask truths`: figures that a report must show, because the load was made with them.
 //!
-//! A real loligo runs between clients and an origin of ours whose times are known, then `loligo report` reads its profile:
+//! A real loligo runs between clients and an origin of ours with known times; then `loligo report` reads its profile:
 //!
 //! | truth | known | found in |
 //! |---|---|---|
-//! | `think` | the origin thinks for 200 ms | Figure 11, misses |
-//! | `little` | clients wait for so many answers at once: rate times mean response (Little's law) | Figure 4, all |
+//! | `think` | the origin waits for 200 ms before it answers | Figure 11, misses |
+//! | `little` | mean number of waiting clients: rate times mean response (Little's law) | Figure 4, all |
 //! | `connect` | packets to the origin take 20 ms each way ([`connect`]) | Figure 10 |
 //! | `disk` | the device does ten reads a second ([`disk`]) | Figure 21, swap-in |
-//! | `records` | what holds for every record of a PolyMix run ([`records`]) | the profile |
+//! | `records` | rules for every record of a PolyMix run ([`records`]) | the profile |
 //! | `duckdb` | SQL over the export of that run ([`duckdb`]) | eight figures, to the digit |
 //!
-//! A truth that cannot be told here (no root, no DuckDB) is said to be untold; it neither passes nor fails.
+//! A truth that cannot be tested here (no root, no DuckDB) is reported as such; it neither passes nor fails.
 //!
-//! Limits: each takes less than two minutes; loads only this machine.
+//! Limits: each test takes less than two minutes; loads only this machine.
 
 mod connect;
 mod disk;
@@ -55,13 +55,13 @@ enum Truth {
     Duckdb,
 }
 
-/// Why a truth cannot be told here, or what came out.
+/// The result of a test, or the reason why it cannot run here.
 enum Told {
     Verdicts(Vec<Verdict>),
     Untold(String),
 }
 
-/// Tells them all; fails if one is missed.
+/// Runs all tests; fails if one fails.
 pub fn run(options: &Options) -> Result<()> {
     build_loligo()?;
     if options.inside {
@@ -80,7 +80,7 @@ pub fn run(options: &Options) -> Result<()> {
             println!("untold  {name}: {why}");
             untold.push(name.to_owned());
         }
-        // The others may still be told.
+        // The other tests still run.
         Err(failure) => {
             let verdict = Verdict::broken(name, &failure.to_string());
             println!("{verdict}");

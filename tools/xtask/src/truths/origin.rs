@@ -1,6 +1,6 @@
-//! An origin that thinks: every answer comes so long after its request.
+//! An origin with a think time: every answer begins a fixed time after its request.
 //!
-//! `/BYTES/ID` answers that many bytes. Whether it may be stored, and whether the connection stays open, is said when the origin is made.
+//! `/BYTES/ID` answers that many bytes. Whether they may be stored, and whether the connection stays open, is set when the origin is made.
 //!
 //! Limits: a head of [`HEAD_BYTES_MAX`], no request bodies; a longer head closes the connection.
 
@@ -18,12 +18,12 @@ use crate::serving::Serving;
 
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// How it answers.
+/// The behaviour of an origin.
 #[derive(Debug, Clone, Copy)]
 pub struct Manner {
-    /// From the whole request to the answer's first byte.
+    /// Time from the whole request to the answer's first byte.
     pub think: Duration,
-    /// After each answer the connection is closed.
+    /// Whether the connection is closed after each answer.
     pub closes: bool,
 }
 
@@ -34,7 +34,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Starts on a free port of that address.
+    /// Starts on a free port of this address.
     pub fn start(address: Ipv4Addr, manner: Manner) -> Result<Self> {
         let listener = TcpListener::bind((address, 0))
             .during(|| format!("an origin on a free port of {address}"))?;
@@ -47,7 +47,7 @@ impl Origin {
         })
     }
 
-    /// Where it listens.
+    /// The listening address.
     pub fn address(&self) -> SocketAddr {
         self.serving.address()
     }
@@ -95,7 +95,7 @@ async fn serve(mut stream: TcpStream, manner: Manner, served: Arc<AtomicU64>) ->
     }
 }
 
-/// `GET /BYTES/ID HTTP/1.1`
+/// The size in `GET /BYTES/ID HTTP/1.1`.
 fn bytes_asked(head: &[u8]) -> Option<usize> {
     const BYTES_MAX: usize = 16 << 20;
     let text = std::str::from_utf8(head).ok()?;

@@ -1,4 +1,4 @@
-//! A brief PolyMix run through a real loligo, for its profile and for what robots and servers counted.
+//! A brief PolyMix run through a real loligo, for its profile and for the counts of robots and servers.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -19,7 +19,7 @@ const MEMORY: Bytes = Bytes(4 << 20);
 /// About 40 s, at 100 requests a second.
 const ARGUMENTS: &str = "--rate 100 --cache-size 16MiB --time-scale 1/1440 --think-scale 0.02 --robots 50 --http 1.1 --one-address --servers 4 --quiet";
 
-/// What is there to be checked.
+/// The results of a run.
 pub struct Run {
     pub profile: PathBuf,
     /// The benchmark's own report; `None` if only a profile was given.
@@ -36,7 +36,7 @@ impl Run {
     }
 }
 
-/// Runs it.
+/// Makes the run.
 pub fn run() -> Result<Run> {
     let origin = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()?));
     let running = launch(

@@ -1,8 +1,8 @@
-//! What holds for every record, over a PolyMix run.
+//! Rules for every record, checked over a PolyMix run.
 //!
 //! Each stage lies within its request; the first byte of a stage is not after its last; the stages of a fetch begin in their order; a
 //! request that waited for another's fetch has no stage of a server; there are as many
-//! records as the robots made requests, and as many server's replies as the servers gave.
+//! records as requests of the robots, and as many replies of servers as the servers sent.
 //!
 //! Source: paper 001, section 4.1, by which every stage is a part of its request.
 
@@ -17,7 +17,7 @@ use super::polymix::Run;
 use super::verdict::Verdict;
 use crate::failure::{During, Result};
 
-/// A rule, and whether a record keeps it.
+/// The text of a rule, and a function that checks a record.
 type Rule = (&'static str, fn(&Record) -> bool);
 
 const RULES: [Rule; 6] = [
@@ -63,7 +63,7 @@ const RULES: [Rule; 6] = [
     ),
 ];
 
-/// Reads the profile once and holds every record against every rule.
+/// Reads the profile once and checks every record by every rule.
 pub fn tell(run: &Run) -> Result<Told> {
     let shown = run.profile.display();
     let file = File::open(&run.profile).during(|| format!("opening {shown}"))?;

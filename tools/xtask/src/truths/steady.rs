@@ -1,7 +1,7 @@
-//! A steady load on an origin that thinks: its think time comes back, and so does Little's law.
+//! A steady load on an origin with a think time: the report must show the think time, and agree with Little's law.
 //!
-//! Each client asks for an object that nobody has, then for one that is in the cache, and pauses. Half of the requests are misses that
-//! take the think time; the clients measure all of them, and so know how many were under way on average.
+//! Each client requests a new object, then one that is in the cache, and pauses. Half of the requests are misses that
+//! take the think time; the clients measure all of them, and so know the mean number of requests in flight.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,13 +19,13 @@ use crate::rivals::{Request, Rival, launch};
 const THINK: Duration = Duration::from_millis(200);
 const CLIENTS: u64 = 12;
 const TIME: Duration = Duration::from_secs(20);
-/// Of the report's slots.
+/// Length of the report's slots.
 const SLOT_S: u64 = 2;
 const OBJECT_BYTES: usize = 2000;
-/// Ids of objects that are asked for once begin here.
+/// First id of the objects that are requested once.
 const ONCE: u64 = 1000;
 
-/// Loads, reports, compares.
+/// Makes load, runs the report and compares.
 pub fn tell() -> Result<Told> {
     let manner = Manner {
         think: THINK,
@@ -86,10 +86,10 @@ pub fn tell() -> Result<Told> {
     ]))
 }
 
-/// What the clients saw.
+/// The clients' measurements.
 struct Load {
     requests: u64,
-    /// All response times together.
+    /// Sum of all response times.
     waited: Duration,
     took: Duration,
 }
@@ -112,7 +112,7 @@ fn load(address: SocketAddr) -> Result<Load> {
                 }
                 requests += 1;
             }
-            // Part of the workload: without pauses the number of requests under way would be that of clients.
+            // A pause: without it the number of requests in flight would always be the number of clients.
             interrupt::pause(Duration::from_millis(20 * (once % 8)))?;
         }
         Ok((requests, waited))

@@ -1,4 +1,4 @@
-//! What was known, what was found, and whether that is near enough.
+//! A verdict: the known value, the measured one, and whether they agree.
 
 use std::fmt;
 
@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 /// One comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// What is compared, and with what.
+    /// The values compared.
     pub what: String,
-    /// Numbers and how far they may be apart, or the first thing that is wrong.
+    /// The numbers and their allowed difference, or the first error.
     pub how: String,
     pub is_met: bool,
 }
 
 impl Verdict {
-    /// Is `found` within `share` of `known`?
+    /// Met if `found` is within `share` of `known`.
     pub fn near(what: impl Into<String>, known: f64, found: f64, share: f64) -> Self {
         let off = found / known - 1.0;
         Self {
@@ -25,12 +25,12 @@ impl Verdict {
                 100.0 * off,
                 100.0 * share
             ),
-            // Neither NaN nor infinity is near.
+            // False for NaN and infinity.
             is_met: off.abs() <= share,
         }
     }
 
-    /// Were there none?
+    /// Met if `count` is 0.
     pub fn none(what: impl Into<String>, count: u64, first: &str) -> Self {
         Self {
             what: what.into(),
@@ -42,7 +42,7 @@ impl Verdict {
         }
     }
 
-    /// Are the two the same?
+    /// Met if the two are equal.
     pub fn same(what: impl Into<String>, known: u64, found: u64) -> Self {
         Self {
             what: what.into(),
@@ -51,7 +51,7 @@ impl Verdict {
         }
     }
 
-    /// It could not be looked at.
+    /// Not met: the test could not be made.
     pub fn broken(what: &str, why: &str) -> Self {
         Self {
             what: what.to_owned(),
