@@ -1,10 +1,10 @@
-//! `cargo xtask bench handshakes`: what a connection over TLS costs, beside the rivals.
+//! `cargo xtask bench handshakes`: the cost of a TLS connection, compared with the rivals.
 //!
-//! A client connects, shakes hands, asks for one object of 1 KiB that is in memory, says goodbye and closes; a few clients do so at a time. Round
-//! after round every server in turn, full handshakes and resumed ones, of TLS 1.3 and 1.2; the median counts. CPU is that of all
-//! processes of the server, a hit included: the same for all. An answer that is not 200, and a resumed handshake that was none, are failures.
+//! A client connects, makes a handshake, requests one object of 1 KiB that is in memory, sends close_notify and closes; a few clients do
+//! so at a time. All servers are measured in turn, round after round, with full and resumed handshakes of TLS 1.3 and 1.2; the median
+//! counts. CPU is that of all processes of the server, including the hit. An answer other than 200, or a failed resumption, is a failure.
 //!
-//! Limits: the clients share the cores with the server and cost as much as it does, so a rate is that of both.
+//! Limits: the clients share the cores with the server and cost as much as it does, so a rate depends on both.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -33,10 +33,10 @@ use crate::rivals::front::{Front, KeyKind, Protocol};
 use crate::rivals::{Request, Rival, Running, build_loligo, launch};
 
 const OBJECT_BYTES: u64 = 1024;
-/// Connections that a client makes before they count, so that it has a ticket.
+/// Connections of a client before counting begins, so that it has a ticket.
 const FIRST: u64 = 2;
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Of nginx' CPU for a full handshake of TLS 1.3.
+/// Wanted ratio to nginx' CPU for a full handshake of TLS 1.3.
 const WANTED: Want = Want::AtMost(0.75);
 
 /// How to measure.
@@ -157,7 +157,7 @@ pub fn run(options: &Options) -> Result<()> {
     sheet.finish(options.json)
 }
 
-/// Ours beside nginx.
+/// Adds our ratio to nginx.
 fn add_ratio(columns: &mut [Column]) {
     let title = format!("{}, {}: CPU us", KeyKind::P256.name(), CASES[0].title);
     let found = |columns: &[Column], name| {
@@ -185,7 +185,7 @@ fn start(rival: Rival, key: KeyKind, origin: &Origin) -> Result<Running> {
     Ok(running)
 }
 
-/// CPU time of a connection in microseconds, and connections a second.
+/// CPU time per connection in microseconds, and connections a second.
 fn measure(server: &Running, case: &Case, options: &Options) -> Result<(f64, f64)> {
     let front = server.front.as_ref().expect("it was asked for");
     let config = config(front, case)?;
@@ -226,7 +226,7 @@ fn config(front: &Front, case: &Case) -> Result<Arc<ClientConfig>> {
     Ok(Arc::new(config))
 }
 
-/// One connection after the other.
+/// Makes one connection after the other.
 fn client(
     front: &Front,
     config: &Arc<ClientConfig>,

@@ -1,16 +1,16 @@
-//! `cargo xtask bench hits`: Loligo beside every installed rival.
+//! `cargo xtask bench hits`: Loligo compared with every installed rival.
 //!
-//! For each kind of answer all servers are started alike, filled, and then measured in turn, round after round (A B C A
+//! For each kind of answer all servers are started with the same settings, filled, and then measured in turn, round after round (A B C A
 //! B C …), one at a time while the others idle:
 //!
-//! - *memory*: one object, warmed. nginx has no memory of its own; its memory is the page cache.
+//! - *memory*: one object, warmed up. nginx has no memory cache of its own; it uses the page cache.
 //! - *disk*: random ones of many objects, filled through the proxy, with the page cache dropped before each round and the
-//!   server's own memory cache as small as it goes. Varnish's mapped pages are reclaimed through a control group.
-//! - *miss*: every request another object, all of which are stored.
+//!   server's own memory cache as small as possible. Varnish's mapped pages are reclaimed through a control group.
+//! - *miss*: a new object for every request; all are stored.
 //!
-//! Hits must be hits: the origin counts, and a row shows the share it did not see. A memory hit of ours
-//! that reaches the origin is an error. For misses the row shows how many of a sample were hits when asked for again. CPU is user and system
-//! time of all processes of the server, from /proc.
+//! Hits are verified: the origin counts its requests, and a row shows the share that it did not see. A memory hit of ours
+//! that reaches the origin is an error. For misses the row shows how many of a sample were hits when requested again. CPU is user and
+//! system time of all processes of the server, from /proc.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -111,7 +111,7 @@ pub struct Case {
     pub connections: u32,
     pub logs: bool,
     pub protocol: Protocol,
-    /// At a time on a connection.
+    /// Streams at a time on a connection.
     pub streams: u32,
 }
 

@@ -1,8 +1,8 @@
-//! `cargo xtask bench idle`: what thousands of idle connections cost.
+//! `cargo xtask bench idle`: the cost of thousands of idle connections.
 //!
-//! Hit throughput with and without them, in turn, on one server; and the growth of the server's resident memory when they
-//! were first opened, divided by their number. (Memory the kernel holds for sockets is not part of a process.) The idle ones speak
-//! what `--protocol` says; those that work speak HTTP/1.1 in any case.
+//! Measures hit throughput with and without idle connections, in turn, on one server; and the growth of the server's resident memory when
+//! they were first opened, divided by their number. (Memory the kernel holds for sockets is not part of a process.) Idle connections use
+//! the protocol of `--protocol`; the busy ones use HTTP/1.1 in any case.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -20,9 +20,9 @@ use crate::rivals::{Request, Rival, Running, build_loligo, launch};
 use crate::workspace;
 use crate::wrk::{self, Load, Objects};
 
-/// Of the throughput without idle connections.
+/// Wanted share of the throughput without idle connections.
 const WANTED: f64 = 0.95;
-/// Per idle connection: nginx keeps 7.5 KiB with TLS.
+/// Wanted memory per idle connection: nginx keeps 7.5 KiB with TLS.
 fn memory_aim_bytes(protocol: Protocol) -> f64 {
     match protocol {
         Protocol::H1 => 4096.0,
@@ -56,7 +56,7 @@ pub struct Options {
     protocol: Protocol,
 }
 
-/// Measures and prints; fails if Loligo's hits suffer more than they may.
+/// Measures and prints; fails if Loligo's hits slow down too much.
 pub fn run(options: &Options) -> Result<()> {
     let Some(rival) = Rival::of_name(&options.server) else {
         fail!("no server {:?}", options.server);
@@ -82,7 +82,7 @@ pub fn run(options: &Options) -> Result<()> {
         |_| path.clone(),
         |_, a| a.status == 200,
     )?;
-    // Buffers of the busy connections are not the idle ones' fault.
+    // Allocate the buffers of busy connections first, so that they are not counted for idle ones.
     measure(&running, options, 1)?;
 
     let mut rates = [Vec::new(), Vec::new()];
@@ -184,7 +184,7 @@ impl Crowd {
         Ok(crowd)
     }
 
-    /// The number after this word.
+    /// Reads the number after this word.
     fn read(&mut self, word: &str) -> Result<u32> {
         let mut line = String::new();
         self.output
@@ -195,7 +195,7 @@ impl Crowd {
             .ok_or_else(|| Failure::new("the idle client failed"))
     }
 
-    /// Closes all connections; how many were still open?
+    /// Closes all connections; returns how many were still open.
     fn close(&mut self) -> Result<u32> {
         drop(self.child.stdin.take());
         let alive = self.read("alive ")?;
@@ -208,7 +208,7 @@ impl Crowd {
 
 impl Drop for Crowd {
     fn drop(&mut self) {
-        // Both fail only if it has ended already.
+        // These fail only if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

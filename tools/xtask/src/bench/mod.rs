@@ -1,7 +1,7 @@
-//! Measurements: Loligo beside its rivals, and what the kernel counts of it.
+//! Benchmarks: Loligo compared with its rivals, and its figures from the kernel.
 //!
-//! All of them interleave: round after round, every contestant in turn, and the median over the rounds. A figure is only
-//! worth something beside the others of its own run.
+//! All of them interleave: all contestants in turn, round after round, with the median over the rounds. A figure is comparable only
+//! with the others of its own run.
 
 mod attacks;
 mod cluster;
@@ -55,7 +55,7 @@ pub enum BenchCommand {
     Profile(profile::Options),
 }
 
-/// Carries one of them out.
+/// Runs a benchmark.
 pub fn run(command: BenchCommand) -> Result<()> {
     match command {
         BenchCommand::Hits(options) => hits::run(&options),

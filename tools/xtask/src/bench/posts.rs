@@ -1,10 +1,10 @@
-//! `cargo xtask bench posts`: requests that may not be repeated, through Loligo, nginx and HAProxy, to origins that treat connections in
-//! their own ways.
+//! `cargo xtask bench posts`: requests that may not be repeated, through Loligo, nginx and HAProxy, to origins that handle connections in
+//! different ways.
 //!
-//! A POST on a connection that the origin closes meanwhile is lost: whether it was carried out, nobody knows, so no proxy sends it again. A
-//! proxy that opens a connection for each loses none, and uses up an origin that gives a process to each connection. For each way of an
-//! origin, and each server, this counts both: the POSTs that failed, and the connections and the time that they took. Servers
-//! are started anew for each way, with one worker, and measured one after the other.
+//! A POST on a connection that the origin closes meanwhile is lost: no proxy knows whether it was carried out, so none repeats it. A
+//! proxy that opens a connection for each POST loses none, but exhausts an origin with a process for each connection. For each
+//! behaviour of the origin, and each server, this counts both: failed POSTs, and the connections and the time used. Servers
+//! are restarted for each behaviour, with one worker, and measured one after the other.
 //!
 //! Not known here: what is stored.
 
@@ -28,11 +28,11 @@ use crate::failure::{During, Result, fail};
 use crate::interrupt;
 use crate::rivals::{Request, Rival, build_loligo, launch};
 
-/// How long an origin keeps a connection that nobody uses, unless its way is another.
+/// How long an origin keeps an idle connection, unless its behaviour differs.
 const KEPT: Duration = Duration::from_secs(5);
-/// Processes of an origin that gives one to each connection.
+/// Number of processes of an origin with a process for each connection.
 const PROCESSES: usize = 150;
-/// How long a client waits for an answer.
+/// Longest wait of a client for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 const POST: &[u8] = b"POST /a HTTP/1.1\r\nHost: bench\r\nContent-Length: 5\r\n\r\nhello";
 
@@ -53,22 +53,22 @@ pub struct Options {
     check: bool,
 }
 
-/// How an origin treats connections.
+/// How an origin handles connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
-    /// It keeps them, and says so.
+    /// Keeps connections, and announces that.
     Says,
-    /// It keeps them.
+    /// Keeps connections without announcing it.
     Keeps,
-    /// It closes them after each answer, and says nothing of that.
+    /// Closes a connection after each answer without announcing it.
     ClosesAtOnce,
-    /// The same, half a millisecond later,
+    /// Closes a connection half a millisecond after an answer, unannounced.
     ClosesSoon,
-    /// or when nothing has come for up to a fifth of a second.
+    /// Closes a connection, unannounced, when it was idle for a random time of up to a fifth of a second.
     ClosesLater,
-    /// It keeps them and says so, and has so many processes, each of which serves one connection.
+    /// Keeps connections and announces that; has a limited number of processes, each of which serves one connection.
     Processes,
-    /// The same, but it does not say so.
+    /// As `Processes`, without announcing it.
     QuietProcesses,
 }
 
@@ -95,7 +95,7 @@ impl Way {
         }
     }
 
-    /// Does the origin keep its word, and does nothing unexpected?
+    /// Whether the origin never closes a connection unexpectedly.
     fn is_honest(self) -> bool {
         matches!(self, Way::Says | Way::Keeps) || self.has_processes()
     }
@@ -104,7 +104,7 @@ impl Way {
         matches!(self, Way::Processes | Way::QuietProcesses)
     }
 
-    /// How many POSTs of the clients together, how many clients, the longest pause of one.
+    /// The number of POSTs in all, the number of clients, the longest pause of a client.
     fn load(self, options: &Options) -> (u64, u64, u64) {
         let (all, clients) = (options.posts, options.clients.max(1));
         match self {
@@ -115,7 +115,7 @@ impl Way {
     }
 }
 
-/// An origin, until it is dropped.
+/// A running origin; dropping it stops it.
 struct Origin {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -125,7 +125,7 @@ struct Origin {
 struct Shared {
     ends: AtomicBool,
     accepted: AtomicU64,
-    /// Connections that wait for a process.
+    /// Connections waiting for a process.
     waiting: Mutex<VecDeque<TcpStream>>,
     more: Condvar,
 }
@@ -173,7 +173,7 @@ impl Drop for Origin {
     fn drop(&mut self) {
         self.shared.ends.store(true, Ordering::SeqCst);
         self.shared.more.notify_all();
-        // The thread that accepts looks up.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -238,7 +238,7 @@ fn serve(mut stream: TcpStream, way: Way, seed: u64) {
     }
 }
 
-/// What POSTs have come to.
+/// The outcome of a number of POSTs.
 #[derive(Clone, Copy, Debug)]
 struct Came {
     sent: u64,
@@ -247,7 +247,7 @@ struct Came {
     time: Duration,
 }
 
-/// So many POSTs through a proxy.
+/// Sends POSTs through a proxy.
 fn load(address: SocketAddr, origin: &Origin, (all, clients, pause_ms): (u64, u64, u64)) -> Came {
     let (before, began) = (origin.accepted(), Instant::now());
     let failed = AtomicU64::new(0);
@@ -276,7 +276,7 @@ fn load(address: SocketAddr, origin: &Origin, (all, clients, pause_ms): (u64, u6
     }
 }
 
-/// One POST; was it answered by the origin?
+/// Sends one POST; returns whether the origin answered it.
 fn post(connection: &mut Option<TcpStream>, address: SocketAddr) -> bool {
     let mut stream = match connection
         .take()
@@ -298,7 +298,7 @@ fn post(connection: &mut Option<TcpStream>, address: SocketAddr) -> bool {
             *connection = Some(stream);
             return true;
         }
-        // An answer of the proxy's own: the next request has another connection.
+        // The proxy itself answered: the next request uses another connection.
         if came.len() >= 12 && !came.starts_with(b"HTTP/1.1 200") {
             return false;
         }
@@ -364,7 +364,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// What was promised of us and is not so.
+/// Promises of ours that do not hold.
 fn judge(way: Way, came: &[(Rival, Came)]) -> Vec<String> {
     let of = |rival| came.iter().find(|it| it.0 == rival).map(|it| it.1);
     let Some(ours) = of(Rival::Loligo) else {
@@ -394,7 +394,7 @@ mod tests {
         for (way, connections) in [(Way::Says, 2), (Way::Processes, 2), (Way::ClosesAtOnce, 20)] {
             let origin = Origin::start(way).unwrap();
             let came = load(origin.address, &origin, (20, 2, 0));
-            // Without a proxy between, the client that a connection is closed to has to make another one.
+            // Without a proxy, a client whose connection is closed has to open another one.
             assert_eq!(came.sent, 20);
             let made = came.connections + came.failed;
             assert!(

@@ -1,9 +1,9 @@
 //! `cargo xtask bench profile`: hit throughput with the profile on and off.
 //!
-//! Two Loligos, alike but for `--profile`, measured in turn on one small memory hit, where a cost per request shows most.
+//! Two Loligos that differ only in `--profile`, measured in turn on one small memory hit, where a cost per request shows most.
 //!
-//! Many short rounds, and the verdict is on CPU per request: on a machine shared with others the throughput of one and the
-//! same build differs by tens of percent from round to round. Throughput is printed beside it.
+//! Many short rounds, and the verdict is on CPU per request: on a shared machine the throughput of one
+//! build differs by tens of percent between rounds. Throughput is printed, too.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::size::Bytes;
 use crate::workspace;
 use crate::wrk::{self, Load, Objects};
 
-/// With the profile on, at least this share of the throughput a core could give without it.
+/// Wanted share, with the profile on, of the throughput that a core could give without it.
 const WANTED: f64 = 0.98;
 
 /// How to measure.
@@ -38,7 +38,7 @@ pub struct Options {
     size: Bytes,
 }
 
-/// Measures and prints; fails if the profile costs more than it may.
+/// Measures and prints; fails if the profile costs too much.
 pub fn run(options: &Options) -> Result<()> {
     build_loligo()?;
     let origin = Origin::start(0, 1)?;

@@ -1,7 +1,7 @@
-//! The ring of `bench hits`: servers started alike for one kind of answer, measured in turn.
+//! The servers of `bench hits`: started with the same settings for one kind of answer, and measured in turn.
 //!
-//! A server that cannot be started or does not cache is left out, by name; one that answers wrongly while it is measured
-//! ends the bench, since nothing beside it would mean anything.
+//! A server that cannot be started or does not cache is left out, with a message. A wrong answer during a measurement
+//! ends the bench, since the comparison would be worthless.
 
 use std::time::Duration;
 
@@ -20,15 +20,15 @@ use crate::size::Bytes;
 use crate::workspace;
 use crate::wrk::{self, Figures, Load, Objects};
 
-/// Memory of a server whose hits shall come from disk. Some refuse less.
+/// Memory of a server whose hits shall come from disk. Some servers refuse less.
 const TINY_MEMORY: Bytes = Bytes(1 << 20);
 /// Disk of a server whose hits come from memory.
 const SMALL_CACHE: Bytes = Bytes(512 << 20);
-/// Objects of the last round of misses that are asked for again.
+/// Number of objects of the last round of misses that are requested again.
 const SAMPLE: u64 = 200;
-/// Requests that make an object a memory hit everywhere: some admit only what was asked for before.
+/// Requests that make an object a memory hit on every server: some admit only objects that were requested before.
 const WARM_UP: u64 = 200;
-/// Those whose configurations for TLS and HTTP/2 we have.
+/// Servers for which there are configurations for TLS and HTTP/2.
 const SPEAK_MORE: [Rival; 5] = [
     Rival::Loligo,
     Rival::LoligoBeside,
@@ -37,7 +37,7 @@ const SPEAK_MORE: [Rival; 5] = [
     Rival::NginxSendfile,
 ];
 const FILL_CONNECTIONS: usize = 16;
-/// Some drop what they are too busy to store (Squid's rock), so filling is repeated until next to nothing is missing.
+/// Some servers drop objects when too busy to store them (Squid's rock), so filling is repeated until almost nothing is missed.
 const FILL_PASSES_MAX: u32 = 4;
 
 /// A server in the ring, with what the disk hits need.
@@ -57,7 +57,7 @@ pub(super) struct Sample {
     pub reads: f64,
 }
 
-/// The variants that make sense for a kind.
+/// The variants that are useful for a kind.
 fn candidates(kind: Kind) -> &'static [Rival] {
     use Rival::*;
     match kind {
@@ -91,8 +91,8 @@ fn candidates(kind: Kind) -> &'static [Rival] {
     }
 }
 
-/// Is this one asked for? A product stands for those of its variants that are usual here; a name stands for itself, unless
-/// it is also a product's.
+/// Whether this variant was requested. A product's name selects its usual variants here; another name selects that variant alone, even
+/// if it is not usual.
 pub(super) fn wants(options: &Options, rival: Rival, usual: &[Rival]) -> bool {
     if options.only.is_empty() {
         return usual.contains(&rival);
@@ -227,7 +227,7 @@ fn enter(
             for size in &options.sizes {
                 fill(&running, WARM_UP, size.0, 1, |_| "hot".into())?;
                 if let Some(front) = &running.front {
-                    // By another port it is another host, and so another object.
+                    // Requests on another port have another authority, and so are for another object.
                     let load = Load {
                         address: front.address,
                         is_encrypted: options.protocol.is_encrypted(),
@@ -294,7 +294,7 @@ fn measure(
         Kind::Disk => Objects::Random {
             prefix: "d".into(),
             count: options.objects,
-            // The same for every server, another one each round.
+            // The same seed for every server, another one in each round.
             seed: u64::from(round) + 1,
         },
         Kind::Miss => {
@@ -335,7 +335,7 @@ fn measure(
     let requests = figures.requests as f64;
     let fetched = origin.served() - served;
     let hit_percent = match case.kind {
-        // Ours must be; of a rival the row shows the share.
+        // Memory hits of ours must not reach the origin; for a rival the row shows the share.
         Kind::Memory if fetched > 0 && running.rival.is_ours() => {
             return Err(Failure::new(format!(
                 "{fetched} of {} hits came from the origin",
@@ -361,7 +361,7 @@ fn ask(front: &Front, load: &Load, streams: u32) -> Result<Figures> {
     }
 }
 
-/// How many of a sample of the last objects the server still has.
+/// The percentage of a sample of the last objects that the server still has.
 fn stored_percent(
     contestant: &Contestant,
     case: Case,
@@ -370,7 +370,7 @@ fn stored_percent(
 ) -> Result<f64> {
     let sample = SAMPLE.min(requests);
     let round = contestant.rounds;
-    // Spread over the second half: the first may have been evicted rightly by now.
+    // Spread over the second half: objects of the first half may have been evicted by now.
     let id = |n: u64| {
         let nth = requests / 2 + n * (requests / 2) / sample;
         format!("m{round}-{nth}")

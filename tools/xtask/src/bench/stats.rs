@@ -1,6 +1,6 @@
 //! Medians over rounds.
 
-/// Middle and ends of a few measurements of the same thing.
+/// Median, minimum and maximum of a few measurements of the same quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
 pub struct Spread {
     pub median: f64,
@@ -9,7 +9,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of no measurement at all, everything is zero.
+    /// The spread of these values; all zeros without values.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! Tables that read well on a terminal and are Markdown at the same time.
+//! Tables that are readable on a terminal and valid Markdown.
 
 /// A header and rows; the first column is left-aligned, the others right.
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ impl Table {
         }
     }
 
-    /// An empty table with as many columns as there happen to be.
+    /// An empty table with any number of columns.
     pub fn with_columns(header: Vec<String>) -> Self {
         Self {
             header,

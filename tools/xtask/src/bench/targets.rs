@@ -1,11 +1,11 @@
-//! What Loligo wants to be beside its rivals, and whether it is, judged on the medians of one run.
+//! Loligo's targets relative to its rivals, judged on the medians of one run.
 //!
-//! The numbers are those of the first issue about `bench hits`; a case that was not measured is not judged.
+//! The numbers are from the first issue about `bench hits`; a case that was not measured is not judged.
 
 use super::hits::{Kind, Row};
 use crate::rivals::front::Protocol;
 
-/// One promise and how it stands.
+/// A target and its verdict.
 #[derive(Debug, PartialEq, serde::Serialize)]
 pub struct Verdict {
     pub what: String,
@@ -17,7 +17,7 @@ pub struct Verdict {
 /// Memory hits up to this size are compared with all rivals, larger ones only with rivals that copy.
 const SMALL_BYTES: u64 = 10 << 10;
 
-/// Judges what can be judged.
+/// Judges all measured cases.
 pub fn judge(rows: &[Row]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for ours in rows.iter().filter(|r| r.server == "loligo") {
@@ -62,7 +62,7 @@ fn memory_hit(ours: &Row, peers: &[&Row]) -> Option<Verdict> {
     ))
 }
 
-/// At 100 KB the page cache handed to the socket beats every copy; that is a later aim.
+/// Servers that send from the page cache without copying: at 100 KB these beat every copy; competing with them is a later aim.
 fn sends_without_copying(server: &str) -> bool {
     matches!(server, "nginx-sendfile" | "nginx-aio")
 }
@@ -92,7 +92,7 @@ fn beside_traffic_server(ours: &Row, ats: &Row) -> Vec<Verdict> {
     vec![cpu(0.4), rate]
 }
 
-/// A ratio that must not exceed a bound.
+/// The verdict on a ratio that must not exceed a bound.
 pub fn at_most(what: String, ratio: f64, most: f64) -> Verdict {
     Verdict {
         what,
@@ -102,7 +102,7 @@ pub fn at_most(what: String, ratio: f64, most: f64) -> Verdict {
     }
 }
 
-/// A figure that must reach a bound.
+/// The verdict on a figure that must reach a bound.
 pub fn at_least(what: String, found: f64, least: f64) -> Verdict {
     Verdict {
         what,
@@ -140,7 +140,7 @@ mod tests {
             row("loligo", Kind::Memory, 1024, 6.0, 1.0),
             row("haproxy", Kind::Memory, 1024, 8.0, 1.0),
             row("nginx-sendfile", Kind::Memory, 1024, 7.0, 1.0),
-            // Another build of ours is no rival.
+            // Another build of ours is not a rival.
             row("loligo-beside", Kind::Memory, 1024, 5.0, 1.0),
         ];
         let verdicts = judge(&rows);

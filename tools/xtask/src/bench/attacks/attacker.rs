@@ -1,11 +1,11 @@
-//! The one who attacks: one thread, so many rounds a second, and not more.
+//! The attacker: one thread with a fixed number of rounds a second.
 //!
-//! The pace is what makes the figures mean something: server, attacker and honest client share the machine, and an attacker that sends
-//! all it can takes the honest client's core, which says nothing of the server.
+//! The fixed rate makes the figures meaningful: server, attacker and honest client share the machine, and an attacker at full speed
+//! would take the honest client's core, which says nothing of the server.
 //!
-//! It opens a connection when it needs one: the one before was ended by the server, or is held and has nothing more to send.
+//! It opens a connection when the server has ended the one before, or when that one is held and has nothing more to send.
 //!
-//! Limits: [`OPENED_PER_S`] connections a second, [`HELD_MAX`] held; then the oldest one is let go.
+//! Limits: [`OPENED_PER_S`] connections a second, [`HELD_MAX`] held; then the oldest one is closed.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -25,23 +25,23 @@ use crate::rivals::front::Front;
 pub const OPENED_PER_S: u32 = 100;
 pub const HELD_MAX: usize = 500;
 const TICK: Duration = Duration::from_millis(1);
-/// Rounds of one write.
+/// Most rounds in one write.
 const BATCH_MAX: u32 = 64;
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What it came to.
+/// The counts of an attack.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Done {
     pub rounds: u64,
     pub connections: u64,
-    /// Of these, so many were ended by the server.
+    /// Connections that the server ended.
     pub ended: u64,
     pub seconds: f64,
 }
 
 struct Held {
     socket: TcpStream,
-    /// Rounds that were sent.
+    /// Rounds sent on this connection.
     nth: u32,
 }
 
@@ -83,13 +83,13 @@ struct Attacker<'a> {
 }
 
 impl Attacker<'_> {
-    /// Sends what is due: so many rounds and connections since the beginning.
+    /// Sends the rounds and opens the connections that are due, given as totals since the beginning.
     fn tick(&mut self, rounds_due: u64, opened_due: u64) -> Result<()> {
         self.look_at_held();
         while self.done.rounds < rounds_due {
             if self.current.is_none() {
                 if self.done.connections >= opened_due {
-                    // What could not be sent is not sent later.
+                    // Rounds that could not be sent are not made up for.
                     self.done.rounds = self.done.rounds.max(rounds_due.saturating_sub(1000));
                     return Ok(());
                 }
@@ -139,7 +139,7 @@ impl Attacker<'_> {
                 return Ok(());
             }
         };
-        // A server that closes at once is seen later.
+        // An error, from a server that closes at once, is noticed later.
         let _ = socket.write_all(&hello);
         socket.set_nonblocking(true).during(during)?;
         self.current = Some(Held { socket, nth: 0 });
@@ -152,7 +152,7 @@ impl Attacker<'_> {
             .map_err(|error| Failure::new(error.to_string()))
     }
 
-    /// Sends up to so many rounds on the connection at hand. False: it takes nothing now.
+    /// Sends up to `rounds` rounds on the current connection. False: it takes no more bytes now.
     fn send(&mut self, rounds: u32) -> bool {
         let Some(mut held) = self.current.take() else {
             return true;
@@ -191,7 +191,7 @@ impl Attacker<'_> {
                 false => self.done.ended += 1,
             }
         } else {
-            // A frame is cut off: what would follow means nothing. The server takes nothing from it.
+            // A frame is cut off, so no further frame can follow. The server reads nothing from this connection.
             self.hold(held);
             return false;
         }
@@ -212,7 +212,7 @@ impl Attacker<'_> {
     }
 }
 
-/// Reads what has come, and throws it away.
+/// Whether the connection is open. Reads and drops what has been received.
 fn is_open(socket: &mut TcpStream) -> bool {
     let mut room = [0; 16_384];
     loop {

@@ -1,8 +1,8 @@
-//! What clients that take nothing, or little, make the server hold: `cargo xtask bench attacks --held`.
+//! What the server must hold for clients that read nothing, or little: `cargo xtask bench attacks --held`.
 //!
-//! Each way of taking nothing is tried by each protocol, with a small memory tier and a small transfer buffer. The server's resident
+//! Each way of not reading is tested with each protocol, with a small memory tier and a small transfer buffer. The server's resident
 //! memory must stay below both and [`BESIDE_BYTES`] from the first connection on. The honest client's 99th percentile, from [`SETTLED`]
-//! after the last connection was opened, must stay below twice what it is without.
+//! after the last connection was opened, must stay below twice its value without these clients.
 //!
 //! | | what the client does |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | `noread` | reads nothing |
 //! | `slowread` | reads [`SIP_BYTES`] a second |
 //!
-//! What is asked for may not be stored, and is longer than the kernel takes for a client that does not read.
+//! The requested objects may not be stored, and are larger than the kernel's buffers for a client that does not read.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -26,9 +26,9 @@ use crate::h2_load::frame;
 use crate::origin;
 use crate::rivals::front::{Front, Protocol};
 
-/// Of the memory tier, and of the transfer buffer.
+/// Size of the memory tier, and of the transfer buffer.
 pub const SETTING_BYTES: u64 = 16 << 20;
-/// What the server may take beside its settings.
+/// Memory that the server may use in addition to its settings.
 pub const BESIDE_BYTES: u64 = 64 << 20;
 
 const SIP_BYTES: usize = 1 << 10;
@@ -36,11 +36,11 @@ const BODY_BYTES: u64 = 3_000_000;
 const CONNECTIONS: usize = 1000;
 const CONNECTIONS_OF_STREAMS: usize = 100;
 const STREAMS: u32 = 100;
-/// What the kernel takes for clients that read nothing has been sent by then.
+/// After this time the kernel's buffers for clients that do not read are full.
 pub const SETTLED: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A way of taking nothing.
+/// A way of not reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     Window0,
@@ -57,7 +57,7 @@ impl Way {
         }
     }
 
-    /// Those there are over this protocol.
+    /// The ways that exist over this protocol.
     pub fn of(protocol: Protocol) -> &'static [Way] {
         match protocol.has_streams() {
             true => &[Way::Window0, Way::NoRead, Way::SlowRead],
@@ -66,7 +66,7 @@ impl Way {
     }
 }
 
-/// Opens all connections, asks, and holds them until it is stopped. How many the server has ended.
+/// Opens all connections, sends requests, and holds them until stopped. Returns how many the server has ended.
 pub fn hold(
     way: Way,
     front: &Front,
@@ -154,7 +154,7 @@ fn of_streams(way: Way, nth: usize) -> Vec<u8> {
     }
     for stream in 0..STREAMS {
         let path = origin::passing_path(BODY_BYTES, &format!("held-{nth}-{stream}"));
-        // GET, http, then two literals without a table.
+        // :method GET, :scheme http, then two literals without indexing.
         let mut block = vec![0x82, 0x86];
         for (index, text) in [(1, "a.example"), (4, &path[..])] {
             block.extend_from_slice(&[index, text.len() as u8]);

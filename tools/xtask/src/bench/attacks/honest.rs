@@ -1,4 +1,4 @@
-//! The client whose answers must not come later: one connection, one request at a time, a pause between two.
+//! The honest client, whose answers must not be delayed: one connection, one request at a time, with pauses.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,12 +14,12 @@ use crate::h2_load::frame;
 use crate::origin;
 use crate::rivals::front::Front;
 
-/// No answer may take longer.
+/// Longest time of an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between an answer and the next request: a thousand a second at most, so that it is not the load.
+/// Pause between an answer and the next request: at most a thousand requests a second, so that this client is not the load.
 const PAUSE: Duration = Duration::from_millis(1);
 const WINDOW: u32 = 0x3fff_ffff;
-/// New connections are made after so many answers, long before a window or a limit ends one.
+/// A connection is replaced after this many answers, long before a window or a limit ends it.
 const ANSWERS_MAX: u32 = 20_000;
 
 pub const OBJECT_BYTES: u64 = 10_000;
@@ -33,7 +33,7 @@ struct Client {
     room: Vec<u8>,
 }
 
-/// Asks until it is stopped; how long each answer took, in microseconds.
+/// Makes requests until stopped; returns the time of each answer in microseconds.
 pub fn ask(
     front: &Front,
     config: Option<Arc<ClientConfig>>,
@@ -59,7 +59,7 @@ pub fn ask(
     Ok(latencies)
 }
 
-/// Asks for a hit by plain HTTP/1, on the listener that nobody attacks, until it is stopped; how long each answer took, in microseconds.
+/// Requests a hit by plain HTTP/1, on a listener without an attack, until stopped; returns the time of each answer in microseconds.
 pub fn hits(address: SocketAddr, is_stopped: &AtomicBool) -> Result<Vec<u32>> {
     let mut client = crate::http::Client::new(address);
     let mut latencies = Vec::new();
@@ -103,14 +103,14 @@ impl Client {
             next_id: 1,
             room: vec![0; 16_384],
         };
-        // The first one is a miss, or waits for the handshake.
+        // The first request is a miss, or waits for the handshake.
         client.get(&front.address.to_string())?;
         Ok(client)
     }
 
-    /// One request, to the last byte of its answer.
+    /// Makes one request, and reads its answer to the end.
     fn get(&mut self, authority: &str) -> io::Result<()> {
-        // GET, http, then two literals without a table.
+        // :method GET, :scheme http, then two literals without indexing.
         let mut block = vec![0x82, 0x86];
         for (index, text) in [(1, authority), (4, &origin::path(OBJECT_BYTES, "hot")[..])] {
             block.extend_from_slice(&[index, text.len() as u8]);
@@ -135,7 +135,7 @@ impl Client {
                     frame(4, 1, 0, &[], &mut ack);
                     self.stream.write_all(&ack)?;
                 }
-                // Status 200 is one byte.
+                // Status 200 is one byte in HPACK.
                 1 if !is_own || payload.first() != Some(&0x88) => {
                     return Err(io::Error::other("an answer that is not 200"));
                 }

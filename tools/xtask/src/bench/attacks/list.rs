@@ -1,6 +1,6 @@
-//! The attacks, one by one: what a connection begins with, and what it sends again and again.
+//! The attacks: how a connection begins, and what is sent on it repeatedly.
 //!
-//! Each row is one that has a name, or one that a limit of ours is for. Frames are written by hand, because no decent client sends them.
+//! Each row is an attack with a name, or one that a limit of ours is for. Frames are written by hand, because no proper client sends them.
 
 use crate::h2_load::frame;
 use crate::origin;
@@ -19,7 +19,7 @@ const END_HEADERS: u8 = 4;
 
 const INITIAL_WINDOW_SIZE: u16 = 4;
 
-/// The object that is asked for where a hit will do; it is fetched before.
+/// The object for attacks that need a hit; it is fetched beforehand.
 pub const HIT_BYTES: u64 = 100_000;
 pub const HIT_ID: &str = "attacked";
 
@@ -30,33 +30,33 @@ pub enum Opening {
     Http2(&'static [(u16, u32)]),
     /// With the first bytes of a preface.
     HalfPreface,
-    /// Over TLS, with a hello, behind which nothing follows.
+    /// Over TLS, with a ClientHello and nothing after it.
     Hello,
     /// Over TLS, with a whole handshake, after which it is closed.
     Handshake,
 }
 
-/// One of them.
+/// An attack.
 #[derive(Clone, Copy)]
 pub struct Attack {
     pub name: &'static str,
     pub opening: Opening,
-    /// What is sent the n-th time on a connection. Nothing: the connection is kept, and the next one opened.
+    /// The bytes of the n-th round on a connection. Empty: the connection is held, and another one is opened.
     pub round: fn(u32) -> Vec<u8>,
-    /// The most that are sent a second, over all connections.
+    /// Rounds a second, over all connections.
     pub rounds_per_s: u32,
 }
 
-/// Frames a second of a flood: three to ten megabits a second, what one house can send.
+/// Frames a second of a flood: three to ten megabits a second, the uplink of a household.
 const FLOOD: u32 = 10_000;
-/// Connections a second.
+/// Connections opened a second.
 const OPENED: u32 = 100;
 
 const NO_SETTINGS: Opening = Opening::Http2(&[]);
 const ZERO_WINDOW: Opening = Opening::Http2(&[(INITIAL_WINDOW_SIZE, 0)]);
 const ONE_BYTE_WINDOW: Opening = Opening::Http2(&[(INITIAL_WINDOW_SIZE, 1)]);
 
-/// All of them.
+/// All attacks.
 pub static ALL: &[Attack] = &[
     Attack {
         //= CVE-2023-44487
@@ -100,7 +100,7 @@ pub static ALL: &[Attack] = &[
         name: "HPACK bomb",
         opening: NO_SETTINGS,
         round: |n| framed(HEADERS, END_STREAM | END_HEADERS, stream(n), &bomb()),
-        // 16 KiB each.
+        // Rounds of 16 KiB each.
         rounds_per_s: 500,
     },
     Attack {
@@ -221,12 +221,12 @@ fn word(kind: u8, stream: u32, word: u32) -> Vec<u8> {
     framed(kind, 0, stream, &word.to_be_bytes())
 }
 
-/// CANCEL.
+/// RST_STREAM with CANCEL.
 fn reset(stream: u32) -> Vec<u8> {
     word(RST_STREAM, stream, 8)
 }
 
-/// As it is, without a table and without the Huffman code.
+/// A literal field without indexing and without Huffman coding.
 fn literal(name: &str, value: &str, out: &mut Vec<u8>) {
     out.push(0);
     for text in [name, value] {
@@ -266,7 +266,7 @@ fn post() -> Vec<u8> {
     framed(HEADERS, END_HEADERS, 1, &head("POST", "/size/10/post"))
 }
 
-/// An entry of 4,000 bytes, named as often as a frame has room.
+/// An entry of 4,000 bytes, referenced as often as a frame has room.
 fn bomb() -> Vec<u8> {
     let mut block = head("GET", "/");
     block.extend_from_slice(&[0x40, 1, b'a', 0x7f, 0xa1, 0x1e]);
@@ -275,7 +275,7 @@ fn bomb() -> Vec<u8> {
     block
 }
 
-/// A head that is just small enough, every time another one.
+/// A header section just below the limit, different each time.
 fn large_head(n: u32) -> Vec<u8> {
     let mut block = head("GET", &origin::path(1000, "hot"));
     for field in 0..100 {

@@ -1,17 +1,17 @@
-//! `cargo xtask bench attacks`: what an attack over HTTP/2 or TLS costs the server, and what another client sees of it.
+//! `cargo xtask bench attacks`: the cost of an attack over HTTP/2 or TLS to the server, and its effect on another client.
 //!
-//! The program with one worker, so that attacker and honest client are with the same one. An honest client asks for a hit of 10 KB again
-//! and again, on a connection of its own; in turn it is alone, and an attack runs beside it ([`list`]). Wanted: its 99th percentile is
-//! at most twice what it is alone, and no answer fails.
+//! The program runs with one worker, so that attacker and honest client share it. An honest client requests a hit of 10 KB again
+//! and again, on a connection of its own, alternately alone and during an attack ([`list`]). Wanted: its 99th percentile is
+//! at most twice the one without attack, and no answer fails.
 //!
-//! The attacker is paced ([`attacker`]): it shares two cores with the server, and unpaced it would measure the scheduler.
+//! The attacker has a fixed rate ([`attacker`]): it shares two cores with the server, and at full speed the scheduler would be measured.
 //!
 //! | file | story |
 //! |---|---|
 //! | `list` | the attacks |
-//! | `attacker` | who sends them |
-//! | `honest` | who must not notice |
-//! | `held` | clients that take nothing, and what is held for them |
+//! | `attacker` | the client that sends them |
+//! | `honest` | the client that must not be delayed |
+//! | `held` | clients that do not read, and the memory held for them |
 
 mod attacker;
 mod held;
@@ -42,9 +42,9 @@ use crate::rivals::front::{Front, Protocol};
 use crate::rivals::{Request, Rival, Running, build_loligo, launch};
 use crate::size::Bytes;
 
-/// Of the honest client's 99th percentile without the attack.
+/// Wanted ratio of the honest client's 99th percentiles with and without the attack.
 const WANTED: f64 = 2.0;
-/// How often the server's memory is looked at.
+/// How often the server's memory is read.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// How to measure.
@@ -64,17 +64,17 @@ pub struct Options {
     held: bool,
 }
 
-/// What one measurement found.
+/// The results of one measurement.
 struct Found {
     p50_us: f64,
     p99_us: f64,
     cpu_ms_per_s: f64,
-    /// Above what it was when the measurement began.
+    /// Growth of memory since the beginning of the measurement.
     grown_bytes: u64,
     done: Done,
 }
 
-/// Measures and prints; fails if the honest client waits longer than it may.
+/// Measures and prints; fails if the honest client is delayed too much.
 pub fn run(options: &Options) -> Result<()> {
     build_loligo()?;
     let origin = Origin::start(0, 1)?;
@@ -141,7 +141,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// Measures and prints what is held for clients that take nothing; fails if it is too much.
+/// Measures and prints the memory held for clients that do not read; fails if it is too much.
 fn held(options: &Options, origin: &Origin) -> Result<()> {
     let mut table = Table::new([
         "protocol", "way", "MiB", "ended", "p99 us", "without", "ratio",
@@ -205,8 +205,8 @@ fn start_small(protocol: Protocol, origin: &Origin) -> Result<Running> {
     Ok(running)
 }
 
-/// The honest client's 99th percentile in microseconds beside clients that take nothing, the most resident memory, and how many of
-/// those clients were ended.
+/// The honest client's 99th percentile in microseconds together with clients that do not read, the largest resident memory, and how many
+/// of those clients were ended.
 fn beside(
     running: &Running,
     way: Option<held::Way>,
@@ -248,7 +248,7 @@ fn is_over_tls(attack: &Attack) -> bool {
     matches!(attack.opening, Opening::Hello | Opening::Handshake)
 }
 
-/// Adds a line; how much longer the slowest answers took.
+/// Adds a row; returns the ratio of the 99th percentiles.
 fn row(attack: &Attack, with: &[Found], without: &[Found], table: &mut Table) -> f64 {
     let median = |all: &[Found], of: fn(&Found) -> f64| Spread::of(all.iter().map(of)).median;
     let p50 = |all| median(all, |it| it.p50_us);
@@ -331,7 +331,7 @@ fn measure(running: &Running, attack: Option<&Attack>, options: &Options) -> Res
     })
 }
 
-/// A client that makes every handshake anew.
+/// The configuration of a client without session resumption.
 fn config(front: &Front) -> Result<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
     if front.protocol.is_encrypted() {

@@ -1,4 +1,4 @@
-//! What each event costs a member, CPU microseconds, for `loligo model --own-file`.
+//! The cost of each event to a member in CPU microseconds, for `loligo model --own-file`.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use crate::cluster::site::{PASSED, Role, Route, SITE};
 use crate::failure::Result;
 use crate::wrk::Objects;
 
-/// Two hundred times what fits the memory of a member here.
+/// Two hundred times as many objects as fit the memory of a member here.
 const ON_DISK: u64 = 20_000;
 
-/// Pushes of a front that a member has stored.
+/// Metric: pushes of a front that a member has stored.
 pub const PUSHED: &str = "loligo_cluster_pushes_stored_total";
 
-/// An event, and what it costs.
+/// An event and its cost.
 #[derive(Debug, Serialize)]
 pub struct Cost {
-    /// As `loligo model` calls it.
+    /// The name in `loligo model`.
     pub name: &'static str,
     pub us: Spread,
 }
@@ -45,12 +45,12 @@ impl Single {
             fill(node.at(SITE), ON_DISK, BODY_BYTES, "d")?;
             fill(node.at(SITE), 1, BODY_BYTES, "hot")?;
         }
-        // What the node has said by then, the front knows.
+        // After this time the front has received the node's hints.
         crate::interrupt::pause(Duration::from_secs(3))?;
         Ok(single)
     }
 
-    /// Each event once, for as long as `options` say.
+    /// Measures each event once, for the time in `options`.
     pub fn round(&self, round: u32, options: &Options) -> Result<Vec<Sample>> {
         let (front, node) = (
             one(&self.cluster, Role::Front)?,
@@ -80,7 +80,7 @@ impl Single {
         let forwarded = cost(&[front, node], front, random())?.cpu_us;
         let pushed = cost(&[front, node], front, unique("n"))?;
         let balanced = cost(&[balancer, its_node], balancer, random())?.cpu_us;
-        // As many as could be: what finds the queue full costs next to nothing, and would seem to be a push.
+        // Divide by the pushes that a member stored: one that finds the queue full costs almost nothing, and would lower the cost of a push.
         let pushes = pushed.an_answer(0..1, PUSHED, "");
         let pushed = pushed.cpu_us;
         Ok(vec![
@@ -108,7 +108,7 @@ pub fn medians(rounds: &[Vec<Sample>]) -> Vec<Cost> {
     names.map(|name| Cost { name, us: of(name) }).collect()
 }
 
-/// As `loligo model --own-file` takes them.
+/// The costs as JSON for `loligo model --own-file`.
 pub fn as_own_file(costs: &[Cost]) -> serde_json::Value {
     let pairs = costs.iter().map(|cost| {
         (

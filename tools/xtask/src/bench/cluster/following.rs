@@ -1,9 +1,9 @@
-//! What a node loses by being followed: alone, in a cluster that nobody else runs in, followed by one front, by two.
+//! The cost to a node of being followed: alone, in a cluster without other members, followed by one front, by two.
 //!
-//! Three quarters of the requests are for objects that it does not have, bodies of 2 bytes, each connection asks again when it
-//! is answered. Processes of one build differ by more than following costs, so beside the CPU time of each stands the share of the thread
-//! that does nothing else than talk to members and tell what the node holds; a worker does the same whether anybody follows or not.
-//! The four are measured in turn, round after round; the fronts receive what the node says and do nothing else.
+//! Three quarters of the requests are for objects that the node does not have, with bodies of 2 bytes; each connection sends the next
+//! request after an answer. Processes of one build differ by more than following costs, so the share of the thread that only talks to
+//! members and sends hints is shown, too; a worker does the same work whether the node is followed or not.
+//! The four are measured in turn, round after round; the fronts receive the hints and do nothing else.
 //! Source: paper 003, section 5.
 
 use serde::Serialize;
@@ -19,32 +19,32 @@ use crate::wrk::{Figures, Objects};
 
 const MISS_PERCENT: u64 = 75;
 const BODY_BYTES: u64 = 2;
-/// Objects that are hits there.
+/// Number of objects that are hits.
 const KNOWN: u64 = 2000;
 
-/// One run: what wrk saw, CPU us of the node an answer, and of these those of the thread that tells what it holds.
+/// One run: wrk's figures, CPU us of the node per answer, and the part of them in the thread that sends hints.
 type Run = (Figures, f64, f64);
 
-/// A node followed by so many.
+/// A node with a number of followers.
 #[derive(Debug, Serialize)]
 pub struct Followed {
     name: &'static str,
     rate: Spread,
-    /// Over the node alone of the same round.
+    /// Relative to the node alone in the same round.
     rate_ratio: Spread,
     cpu_us: Spread,
-    /// Over the node alone of the same round.
+    /// Relative to the node alone in the same round.
     pub cpu_ratio: Spread,
-    /// Share of the thread that tells what it holds.
+    /// Share of the thread that sends hints.
     telling: Spread,
     p50_us: Spread,
     p90_us: Spread,
     p98_us: Spread,
 }
 
-/// All four, round after round.
+/// Measures all four, round after round.
 pub fn following(options: &Options) -> Result<Vec<Followed>> {
-    // A node behind HAProxy knows of no cluster; nobody asks HAProxy here.
+    // A node behind HAProxy is in no cluster; HAProxy itself gets no requests here.
     let arrangements = [
         ("alone", Route::Haproxy, 1, 1),
         ("in a cluster, nobody there", Route::Hints, 1, 1),

@@ -1,9 +1,9 @@
-//! `cargo xtask bench cluster`: what a cluster costs a node (paper 003, section 5), and what each event costs.
+//! `cargo xtask bench cluster`: the cost of a cluster to a node (paper 003, section 5), and of each event.
 //!
-//! *Following* (`following`): what a node loses by telling others what it holds. *Costs* (`costs`): CPU time of a member for a hit
-//! from memory, from disk, a stored miss, a request that is passed, one that is handed to a node, an object that is pushed; for
-//! `loligo model --own-file`. *Model* (`model`): what that model makes of them, and of what happened to the requests of a mix, beside
-//! what the mix really costs.
+//! *Following* (`following`): the cost to a node of sending hints. *Costs* (`costs`): CPU time of a member for a hit
+//! from memory, from disk, a stored miss, a request that is passed, one that is sent to a node, an object that is pushed; for
+//! `loligo model --own-file`. *Model* (`model`): that model's result for the costs and the shares of a mix, compared with
+//! the measured cost of the mix.
 //!
 //! Not known here: how a cluster is built: `cluster::bed`.   Limits: one machine; CPU is counted in ticks of 10 ms.
 
@@ -40,7 +40,7 @@ const BODY_BYTES: u64 = 10 << 10;
 const MEMORY: Bytes = Bytes(1 << 20);
 const STORE: Bytes = Bytes(1 << 30);
 const FILL_CONNECTIONS: usize = 8;
-/// What a cluster may cost a node.
+/// The largest allowed slowdown of a node by a cluster.
 const SLOWER_MAX: f64 = 0.02;
 
 /// What to measure and for how long.
@@ -70,7 +70,7 @@ pub struct Options {
     check: bool,
 }
 
-/// What was measured, and microseconds.
+/// The name of a measurement, and microseconds.
 type Sample = (&'static str, f64);
 
 /// Measures and prints.
@@ -115,7 +115,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Single events and the mixes in turn, round after round.
+/// Measures single events and the mixes in turn, round after round.
 fn costs_and_model(options: &Options) -> Result<(Vec<costs::Cost>, Vec<Verdict>)> {
     let single = costs::Single::build()?;
     let mixed = model::Mixed::build()?;
@@ -195,7 +195,7 @@ fn fill(at: SocketAddr, count: u64, bytes: u64, prefix: &str) -> Result<()> {
     http::load(at, "filling", count, FILL_CONNECTIONS, path, is_right)
 }
 
-/// One run of wrk, and of each of these members: CPU an answer, and what it counted.
+/// One run of wrk, with each member's CPU time per answer and its metrics.
 struct Measured {
     figures: Figures,
     cpu_us: Vec<f64>,
@@ -203,7 +203,7 @@ struct Measured {
 }
 
 impl Measured {
-    /// What the members of these places counted under a name, rows with this label, for each answer.
+    /// A metric per answer: the sum over these members, and over rows with this label.
     fn an_answer(&self, members: Range<usize>, name: &str, label: &str) -> f64 {
         let counts = self.counts[members].iter();
         let sum: f64 = counts.map(|it| it.sum(name, &[label])).sum();

@@ -1,10 +1,10 @@
-//! Does the model carry from single events to a whole cluster? Measured: what a front and two nodes, and HAProxy and two nodes,
-//! spend on a mix of requests. Said by `loligo model` from the costs of single events, measured in the same rounds, and from how many
-//! there were of each: the same. How many: not all that is fetched is pushed, for want of room in the queue, and what was not pushed is
-//! fetched again.
+//! Does the model extend from single events to a whole cluster? Compares the measured cost of a mix of requests, on a front and two
+//! nodes, and on HAProxy and two nodes, with the result of `loligo model` from the costs of single events, measured in the same rounds,
+//! and from the number of each event. The numbers are needed because some fetched objects are not pushed, when the queue is full, and
+//! are fetched again.
 //!
-//! All members, clients and origin share this machine, so what is compared is CPU time an answer of each kind of member; what
-//! the busiest could do with a core of its own is the capacity.   Source: paper 003, sections 3 and 5.
+//! All members, clients and origin share this machine, so CPU time per answer is compared for each kind of member; the capacity is the
+//! rate of the busiest member with a core of its own.   Source: paper 003, sections 3 and 5.
 
 use queueing::cluster::{Shape, network};
 use queueing::own::Own;
@@ -21,9 +21,9 @@ use crate::wrk::Objects;
 /// Paper 003, section 5.
 const MISS_PERCENT: u64 = 75;
 const NODES: usize = 2;
-/// Hits. A member's memory here holds a hundred, so nearly all are read from disk.
+/// Number of objects that are hits. A member's memory here holds a hundred, so nearly all are read from disk.
 const KNOWN: u64 = 4000;
-/// How far the model may be off.
+/// Largest allowed error of the model.
 const OFF_MAX: f64 = 0.15;
 
 /// A front and two nodes, HAProxy and two nodes.
@@ -32,7 +32,7 @@ pub struct Mixed {
     hashing: Bed,
 }
 
-/// What is measured, as the samples are named.
+/// The measurements, by the names of samples.
 const MEASURED: [(&str, Role, &str, &str); 2] = [
     ("hints", Role::Front, "hints: front", "hints: a node"),
     (
@@ -44,7 +44,7 @@ const MEASURED: [(&str, Role, &str, &str); 2] = [
 ];
 
 impl Mixed {
-    /// Starts both.
+    /// Starts both clusters.
     pub fn build() -> Result<Self> {
         Ok(Self {
             hints: build(Route::Hints, 1, NODES)?,
@@ -52,7 +52,7 @@ impl Mixed {
         })
     }
 
-    /// CPU microseconds an answer of the one in front and of each node behind it; what happened to the requests of the front.
+    /// CPU microseconds per answer of the front member and of each node behind it; then the shares of events among the front's requests.
     pub fn round(&self, round: u32, options: &Options) -> Result<(Vec<Sample>, Vec<Sample>)> {
         let (mut samples, mut shares) = (Vec::new(), Vec::new());
         for (bed, (shape, role, front, node)) in
@@ -71,7 +71,7 @@ impl Mixed {
     }
 }
 
-/// What happened to the requests of a front, as the model calls it.
+/// The shares of events among the requests of a front, with the model's names.
 fn shares_of(measured: &Measured) -> Vec<Sample> {
     let front = |name, label| measured.an_answer(0..1, name, label);
     let nodes = |name, label| measured.an_answer(1..measured.counts.len(), name, label);
@@ -95,7 +95,7 @@ fn mixed(bed: &Bed, role: Role, round: u32, options: &Options) -> Result<Measure
     let nodes = bed.members.iter().filter(|it| it.spec.role == Role::Node);
     let members: Vec<&Member> = std::iter::once(door).chain(nodes).collect();
     let prefix = format!("x{round}-");
-    // The second time what was not pushed the first time, for want of room in the queue, is.
+    // Twice: objects not pushed the first time, because the queue was full, are pushed the second time.
     for _ in 0..2 {
         fill(door.at(SITE), KNOWN, BODY_BYTES, &prefix)?;
     }
@@ -108,7 +108,7 @@ fn mixed(bed: &Bed, role: Role, round: u32, options: &Options) -> Result<Measure
     measure(&members, door.at(SITE), BODY_BYTES, objects, options)
 }
 
-/// What the model makes of `costs`, and for the front of `shares`, beside what was measured, medians of all rounds.
+/// Compares the model's results for `costs`, and for the front with `shares`, with the measurements: medians of all rounds.
 pub fn verdicts(costs: &[Cost], measured: &[Cost], shares: &[Cost]) -> Result<Vec<Verdict>> {
     let asked = [
         ("hit", 1.0 - MISS_PERCENT as f64 / 100.0),
@@ -155,7 +155,7 @@ pub fn verdicts(costs: &[Cost], measured: &[Cost], shares: &[Cost]) -> Result<Ve
     Ok(verdicts)
 }
 
-/// These costs, and these shares of requests that can all be cached.
+/// The model's input: these costs, and shares for requests that are all cachable.
 fn own<'n>(
     costs: &[Cost],
     shares: impl IntoIterator<Item = (&'n str, f64)>,
@@ -207,7 +207,7 @@ mod tests {
         ];
         let verdicts = verdicts(&costs, &measured, &shares).unwrap();
         let met: Vec<bool> = verdicts.iter().map(|it| it.is_met).collect();
-        // 12.5 us for a node behind the balancer is what the model says, and 20 was measured.
+        // For a node behind the balancer the model gives 12.5 us, and 20 was measured.
         assert_eq!(met, [true, true, true, true, false, false]);
     }
 }

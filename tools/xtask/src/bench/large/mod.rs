@@ -1,13 +1,13 @@
-//! `cargo xtask bench large`: downloads, ranges and misses of large objects, beside the rivals.
+//! `cargo xtask bench large`: downloads, ranges and misses of large objects, compared with the rivals.
 //!
 //! Each server has one large object and some of 1 MiB, filled through it and compared with the origin's bytes, on the disk of this
-//! machine. Then round after round every server in turn, for each [`Case`]; the median counts.
+//! machine. Then all servers are measured in turn, round after round, for each [`Case`]; the median counts.
 //!
-//! A server's memory is smaller than the large object and larger than the *hot* objects. nginx has no memory of its own but the page cache, which
-//! is dropped before each case that is named after the disk; the same download *again* then shows what a page cache is worth. Bytes
-//! from the device are those that the kernel counts on the whole device.
+//! A server's memory is smaller than the large object and larger than the *hot* objects. nginx has no memory cache but the page cache, which
+//! is dropped before each case named after the disk; the same download *again* then shows the effect of a page cache. Bytes
+//! from the device are the kernel's counts for the whole device.
 //!
-//! Every answer must have the right length; that its bytes are right is checked when the server is filled.
+//! Every answer must have the right length; its bytes are compared only when the server is filled.
 //!
 //! Limits: clients are threads of this process on the same cores; loopback copies every byte that a network card would fetch.
 
@@ -41,23 +41,23 @@ const GB: f64 = 1e9;
 const MIB: u64 = 1 << 20;
 const RANGE_BYTES: u64 = 64 << 10;
 const SMALL_BYTES: u64 = 10 << 10;
-/// Clients that ask for objects of 1 MiB, and for ranges.
+/// Clients for objects of 1 MiB, and for ranges.
 const CLIENTS: u32 = 16;
-/// Downloads beside small hits, and misses of 100 MiB at a time.
+/// Downloads in parallel with small hits, and misses of 100 MiB at a time.
 const DOWNLOADS: u32 = 4;
-/// Connections that ask for small hits.
+/// Connections for small hits.
 const SMALL_CLIENTS: u32 = 32;
-/// What is written late is written after that.
+/// After this time delayed writes are done.
 const SETTLE: Duration = Duration::from_secs(3);
-/// How far counters lag behind.
+/// Longest delay of counters.
 const COUNTED: Duration = Duration::from_millis(1200);
-/// Objects of 1 MiB that are missed in a round.
+/// Misses of 1 MiB in a round.
 const MISSES: u64 = 400;
-/// Larger ones, and how many.
+/// Number and size of large misses.
 const LARGE_MISSES: u64 = 8;
 const LARGE_MISS_BYTES: u64 = 100 * MIB;
 
-// Figures that are targets, or beside which ours are.
+// Titles of figures that have targets.
 const DOWNLOAD: &str = "download from disk, MB/s";
 const HOT: &str = "1 MiB from memory, GB/s";
 const HOT_CPU: &str = "- CPU s/GB from memory";
@@ -68,7 +68,7 @@ const WRITTEN: &str = "- bytes written for each byte missed";
 const MISS_CPU: &str = "miss of 1 MiB, CPU s/GB";
 const LARGE_MISS_CPU: &str = "miss of 100 MiB, CPU s/GB";
 
-/// What ours are to be beside a rival's: title, rival, what is wanted of the ratio.
+/// Targets relative to a rival: title, rival, wanted ratio.
 const BESIDE_RIVALS: [(&str, &str, Want); 6] = [
     (DOWNLOAD, "trafficserver", Want::AtLeast(1.2)),
     (HOT, "nginx-sendfile", Want::AtLeast(1.0)),
@@ -77,13 +77,13 @@ const BESIDE_RIVALS: [(&str, &str, Want); 6] = [
     (MISS_CPU, "trafficserver", Want::AtMost(0.8)),
     (LARGE_MISS_CPU, "trafficserver", Want::AtMost(0.8)),
 ];
-/// What ours are to be by themselves.
+/// Absolute targets.
 const ALONE: [(&str, Want); 3] = [
     (RANGES_READ, Want::AtMost(1.3)),
     (BESIDE, Want::AtMost(1.5)),
     (WRITTEN, Want::AtMost(1.1)),
 ];
-/// Of what dd reads.
+/// Wanted share of dd's rate.
 const OF_PLAIN_READING: f64 = 0.8;
 
 /// How to measure.
@@ -154,9 +154,9 @@ enum Case {
 
 struct Contestant {
     running: Running,
-    /// Objects that were never asked for so far.
+    /// Number of the next object that was not requested so far.
     fresh: u64,
-    /// A figure a round for each title, in the order in which they are shown.
+    /// For each title, in the order of the table, a figure for each round.
     found: Vec<(&'static str, usize, Vec<f64>)>,
 }
 
@@ -230,7 +230,7 @@ pub fn run(options: &Options) -> Result<()> {
     sheet.finish(options.json)
 }
 
-/// Our column with what it is beside the others.
+/// Our column with its ratios to the others.
 fn with_ratios(ours: &Column, all: &[Column], plain: Option<f64>) -> Column {
     let mut column = ours.clone().with_targets(&ALONE);
     let found = |column: &Column, title| column.figure(title).and_then(Figure::found);
@@ -271,7 +271,7 @@ fn enter(rival: Rival, options: &Options, origin: &Origin) -> Result<Contestant>
         check(running.address, MIB, &format!("disk{n}"))?;
         interrupt::check()?;
     }
-    // Some admit to memory only what was asked for before.
+    // Some servers admit to memory only objects that were requested before.
     for _ in 0..4 {
         for n in 0..options.hot {
             check(running.address, MIB, &format!("hot{n}"))?;
@@ -290,7 +290,7 @@ fn enter(rival: Rival, options: &Options, origin: &Origin) -> Result<Contestant>
     })
 }
 
-/// Threads that compute until this is dropped.
+/// Threads that use CPU until this is dropped.
 struct Busy {
     is_over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -323,7 +323,7 @@ impl Drop for Busy {
     }
 }
 
-/// What a load was answered with.
+/// The result of a load.
 struct Measured {
     bytes: f64,
     answers: f64,
@@ -368,7 +368,7 @@ impl Contestant {
         })
     }
 
-    /// Reads of ours, and those of them that waited for others (`lazy-reads`), so far. The counters lag a second behind.
+    /// Our disk reads so far, and those that waited for others (`lazy-reads`). The counters lag a second behind.
     fn reads(&self) -> Option<(f64, f64)> {
         if self.running.rival.product() != Rival::Loligo.product() {
             return None;
@@ -408,7 +408,7 @@ impl Contestant {
                     prefix: "hot".into(),
                     count: options.hot,
                 };
-                // What other cases have pushed out comes back first.
+                // First load the hot objects that other cases have evicted.
                 self.pull(&wish, CLIENTS, Until::Answers(8 * options.hot), origin)?;
                 let hot = self.pull(&wish, CLIENTS, time, origin)?;
                 self.note(HOT, 2, hot.bytes / GB / hot.seconds);
@@ -519,7 +519,7 @@ fn drop_caches() {
     }
 }
 
-/// What dd reads of a file of random bytes where the caches lie, in MB/s: the median of the rounds.
+/// The rate of dd for a file of random bytes in the caches' directory, in MB/s: the median of the rounds.
 fn plain_reading(options: &Options) -> Option<f64> {
     let dir = options.dir.clone().unwrap_or_else(workspace::run_dir);
     std::fs::create_dir_all(&dir).ok()?;

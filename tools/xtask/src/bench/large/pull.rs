@@ -1,7 +1,7 @@
-//! A client that takes large bodies and throws them away: threads that block, a connection each.
+//! A client that reads large bodies and drops them: blocking threads with a connection each.
 //!
-//! It reads with a large buffer and looks at nothing but the length, so that it costs as little as a client can. That the bytes are right is
-//! checked once beforehand ([`check`]). Its own time is no part of a server's.
+//! It reads with a large buffer and checks only the length, so that it costs as little as possible. The bytes are
+//! checked once beforehand ([`check`]). Its own CPU time is not part of a server's.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,44 +12,44 @@ use crate::chance::Chance;
 use crate::failure::{During, Result, fail};
 use crate::origin;
 
-/// One read.
+/// Size of one read.
 const READ_BYTES: usize = 256 << 10;
-/// The longest head of an answer.
+/// Longest header section of an answer.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// A server that says nothing for so long has failed.
+/// A server that sends nothing for this long has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is asked for, again and again.
+/// The objects of the requests.
 #[derive(Debug, Clone)]
 pub enum Wish {
-    /// This object.
+    /// One object, over and over.
     One { bytes: u64, id: String },
-    /// One of so many objects of this size, at random.
+    /// A random object among a number of this size.
     Any {
         bytes: u64,
         prefix: String,
         count: u64,
     },
-    /// Each object once.
+    /// A new object for each request.
     New { bytes: u64, prefix: String },
-    /// So many bytes of this object, anywhere.
+    /// A range of this length of an object, at a random offset.
     Range { of: u64, id: String, bytes: u64 },
 }
 
-/// How long.
+/// The end of a load.
 #[derive(Debug, Clone, Copy)]
 pub enum Until {
-    /// So many answers of all clients together.
+    /// After this many answers of all clients together.
     Answers(u64),
-    /// What is under way then is broken off, and does not count as an answer.
+    /// After this time; answers in flight then are aborted and not counted.
     Time(Duration),
 }
 
-/// What came.
+/// The counts of a load.
 #[derive(Debug, Clone, Copy)]
 pub struct Pulled {
     pub answers: u64,
-    /// Of bodies.
+    /// Bytes of bodies.
     pub bytes: u64,
     pub seconds: f64,
 }
@@ -65,12 +65,12 @@ struct Shared<'a> {
     stop: &'a AtomicBool,
 }
 
-/// So many clients at a time.
+/// Loads the server with this many clients.
 pub fn pull(address: SocketAddr, wish: &Wish, clients: u32, until: Until) -> Result<Pulled> {
     pull_until(address, wish, clients, until, &AtomicBool::new(false))
 }
 
-/// The same; ends too once `stop` is set.
+/// As [`pull`]; also ends once `stop` is set.
 pub fn pull_until(
     address: SocketAddr,
     wish: &Wish,
@@ -105,7 +105,7 @@ pub fn pull_until(
     })
 }
 
-/// Are the bytes of this object those of the origin? All of them.
+/// Compares all bytes of this object with the origin's.
 pub fn check(address: SocketAddr, bytes: u64, id: &str) -> Result<()> {
     let mut connection = Connection::open(address)?;
     let mut checked = origin::Checking::of(id);
@@ -181,7 +181,7 @@ impl Connection {
         })
     }
 
-    /// The length of the body, which `take` gets in pieces; `None`: it wanted no more.
+    /// Sends a request and passes the body to `take` in pieces; returns its length, or `None` if `take` wanted no more.
     fn ask(
         &mut self,
         path: &str,
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn an_answer_to_another_question_is_an_error() {
-        // The origin knows no ranges.
+        // The origin does not support ranges.
         let origin = Origin::start(0, 1).unwrap();
         let wish = Wish::Range {
             of: 100_000,
