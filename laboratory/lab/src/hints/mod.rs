@@ -157,8 +157,8 @@ impl Study {
         let _ = Runs::make(&part, &self.setups[..1], |_| true);
     }
 
-    /// Makes all runs over a stream. Several threads call `step` with the number of requests done; if it returns `false`, the study of this
-    /// stream ends and leaves the stream out. Returns whether the stream is in the study.
+    /// Makes all runs over a stream. Several threads call `step` with the number of further requests done; if it returns `false`, the study
+    /// of this stream ends and leaves the stream out. Returns whether the stream is in the study.
     pub fn add(&mut self, stream: &Stream, step: impl Fn(u64) -> bool + Sync) -> bool {
         let Some(runs) = Runs::make(stream, &self.setups, step) else {
             return false;

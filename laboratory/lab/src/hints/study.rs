@@ -28,8 +28,8 @@ pub(super) fn once(setups: impl IntoIterator<Item = Setup>) -> Vec<Setup> {
 }
 
 impl Runs {
-    /// Runs a stream with each setup. Several threads call `step` with the number of requests done; if it returns `false`, all
-    /// runs end, and the result is `None`.
+    /// Runs a stream with each setup. Several threads call `step` with the number of further requests done; if it returns `false`,
+    /// all runs end, and the result is `None`.
     pub(super) fn make(
         stream: &Stream,
         setups: &[Setup],

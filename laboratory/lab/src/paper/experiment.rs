@@ -87,8 +87,8 @@ impl From<Calls> for CallCounts {
     }
 }
 
-/// Runs requests through a manager. `step` is called now and then with the number of requests done; if it returns `false`, the run ends
-/// with an error of kind `Interrupted`.
+/// Runs requests through a manager. `step` is called now and then with the number of requests done since its last call; if it returns
+/// `false`, the run ends with an error of kind `Interrupted`.
 pub fn run(
     manager: &mut dyn Manager,
     disk: &mut dyn Disk,

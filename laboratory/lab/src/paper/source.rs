@@ -218,7 +218,7 @@ impl Source {
 }
 
 impl TraceFile {
-    /// Calls `take` with each request until it returns `false`. Returns the trace, with its counts, and the fingerprint.
+    /// Calls `take` with each request until it returns `false`. Returns the trace, with its counts, and the number of requests taken.
     fn each(&self, mut take: impl FnMut(&Access) -> bool) -> io::Result<(Trace, u64)> {
         let mut trace =
             Trace::open(&self.path, self.format, self.columns).map_err(io::Error::other)?;

@@ -160,7 +160,7 @@ pub(super) fn odd(trace: &super::source::Surveyed) -> Option<String> {
     (!notes.is_empty()).then(|| format!("{} ({}): {}.", trace.name, trace.format, notes.join("; ")))
 }
 
-/// Whole numbers without fraction, also if large.
+/// A number without decimals if it is whole or at least 1000, else with one.
 fn number(value: f64) -> String {
     if value.fract() == 0.0 || value >= 1000.0 {
         format!("{value:.0}")
