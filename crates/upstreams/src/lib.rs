@@ -154,6 +154,15 @@ impl Upstream {
         &self.plan.name
     }
 
+    /// Where its servers are, as they are asked by these terms and HTTP/2.
+    pub fn destinations(
+        &self,
+        terms: Option<&Tls>,
+        http2: Option<Http2>,
+    ) -> impl Iterator<Item = Cow<'_, Destination>> {
+        (self.members.iter()).map(move |member| member.destination(terms, http2))
+    }
+
     /// The server of this URL, or of this host and port.
     pub fn server(&self, name: &str) -> Option<&Arc<Server>> {
         let servers = self.members.iter().map(|member| &member.server);

@@ -158,9 +158,10 @@ async fn place(ex: &Exchange<'_>, wanted: &Wanted) -> Option<Place> {
     let servers = wanted.asked.upstream.as_ref();
     let in_use = || match servers {
         Some(of) => {
+            // As they are asked: their connections are kept apart by TLS and HTTP/2.
             let now = of.now();
-            let servers = now.members.iter().map(|it| &it.server.destination);
-            servers.map(|to| pool.in_use_of(to)).sum()
+            let servers = now.destinations(to.terms.as_ref(), to.http2);
+            servers.map(|to| pool.in_use_of(&to)).sum()
         }
         None => pool.in_use_of(to),
     };

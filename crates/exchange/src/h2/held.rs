@@ -83,12 +83,11 @@ mod tests {
             held.push(&frame);
             held.push(b"");
         }
-        assert!(
-            held.parts
-                .iter()
-                .all(|it| it.capacity() <= 2 * PART_BYTES_MAX)
-        );
+        for part in &held.parts {
+            assert!(!part.is_empty() && part.capacity() <= 2 * PART_BYTES_MAX);
+        }
         got.extend_from_slice(&held.take(10));
+        assert_eq!(got.len(), 10);
         while !held.is_empty() {
             let part = held.take(PART_BYTES_MAX);
             assert!((1..=PART_BYTES_MAX).contains(&part.len()));

@@ -320,6 +320,12 @@ fn what_ends_a_stream() {
     let long = [OK, ("content-length", "5")];
     let huge = "x".repeat(70_000);
     let many: Vec<_> = (0..2000).map(|_| ("a", "b")).collect();
+    let content_of = |status| {
+        vec![
+            answer(1, 0, &[(":status", status)]),
+            frame(DATA, 0, 1, b"a"),
+        ]
+    };
     let cases: Vec<(&str, Vec<Vec<u8>>, Fault)> = vec![
         ("no status", vec![whole(&[("a", "b")])], PseudoMissing),
         ("two", vec![whole(&[OK, OK])], PseudoRepeated),
@@ -425,16 +431,8 @@ fn what_ends_a_stream() {
             vec![answer(1, 0, &long), frame(DATA, 0, 1, b"abcdef")],
             LengthDiffers,
         ),
-        (
-            "content of 304",
-            vec![answer(1, 0, &[(":status", "304")]), frame(DATA, 0, 1, b"a")],
-            LengthDiffers,
-        ),
-        (
-            "content of 204",
-            vec![answer(1, 0, &[(":status", "204")]), frame(DATA, 0, 1, b"a")],
-            LengthDiffers,
-        ),
+        ("content of 304", content_of("304"), LengthDiffers),
+        ("content of 204", content_of("204"), LengthDiffers),
         (
             "content without a head",
             vec![frame(DATA, END_STREAM, 1, b"a")],
@@ -442,7 +440,7 @@ fn what_ends_a_stream() {
         ),
         (
             "content behind an interim head",
-            vec![answer(1, 0, &[(":status", "103")]), frame(DATA, 0, 1, b"a")],
+            content_of("103"),
             HeadMissing,
         ),
         (

@@ -2,18 +2,19 @@
 //!
 //! The origin is a server of the `h2` crate, which speaks gRPC as far as a proxy sees it: messages are bytes, the status is in the trailers.
 
-use std::{net::SocketAddr, thread};
+use std::net::SocketAddr;
 
 use ::proxy::plan::Http2;
 use bytes::Bytes;
 use h2::{Reason, RecvStream, server::SendResponse};
 use http::{HeaderMap, HeaderValue, Request, Response};
-use tokio::{net::TcpListener, sync::mpsc, task::LocalSet};
+use tokio::sync::mpsc;
 
 use super::{
     harness::running::*,
     http2_client::{Client, play, speaking},
     origin_http2::plan_by_h2,
+    origin_http2_servers::start_server,
 };
 
 /// What the origin heard, in words.
@@ -22,27 +23,16 @@ type Heard = mpsc::UnboundedReceiver<String>;
 /// Starts the origin: it ends with the process.
 fn origin() -> (SocketAddr, Heard) {
     let (said, heard) = mpsc::unbounded_channel();
-    let (tell, told) = std::sync::mpsc::channel();
-    thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        LocalSet::new().block_on(&runtime, async {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            tell.send(listener.local_addr().unwrap()).unwrap();
-            while let Ok((stream, _)) = listener.accept().await {
-                let said = said.clone();
-                tokio::task::spawn_local(async move {
-                    let mut connection = h2::server::handshake(stream).await.unwrap();
-                    while let Some(Ok((request, respond))) = connection.accept().await {
-                        tokio::task::spawn_local(serve(request, respond, said.clone()));
-                    }
-                });
+    let address = start_server(move |stream| {
+        let said = said.clone();
+        async move {
+            let mut connection = h2::server::handshake(stream).await.unwrap();
+            while let Some(Ok((request, respond))) = connection.accept().await {
+                tokio::task::spawn_local(serve(request, respond, said.clone()));
             }
-        });
+        }
     });
-    (told.recv().unwrap(), heard)
+    (address, heard)
 }
 
 fn begun() -> Response<()> {

@@ -10,13 +10,15 @@ use std::{
     time::Duration,
 };
 
-use ::proxy::plan::{HealthCheck, Http2, OriginTls, OriginUrl, Server as ServerAt};
+use ::proxy::plan::{
+    HealthCheck, Http2, OriginTls, OriginUrl, Plan, Role, Route, Server as ServerAt,
+};
 use bytes::Bytes;
 use http::Response;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     task::{LocalSet, spawn_local},
 };
 use tokio_rustls::TlsAcceptor;
@@ -27,9 +29,30 @@ use super::{
         tls::{Authority, Signed},
         *,
     },
-    origin_http2::{Chain, plan_by_h2},
+    origin_http2::{Chain, plan_by_h2, translating},
     upstreams::plan_of,
 };
+
+/// Starts a server on a thread of its own, where each connection has a task. It ends with the process.
+pub fn start_server<F: Future<Output = ()> + 'static>(
+    serve: impl Fn(TcpStream) -> F + Send + 'static,
+) -> SocketAddr {
+    let (tell, told) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        LocalSet::new().block_on(&runtime, async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            tell.send(listener.local_addr().unwrap()).unwrap();
+            while let Ok((stream, _)) = listener.accept().await {
+                spawn_local(serve(stream));
+            }
+        });
+    });
+    told.recv().unwrap()
+}
 
 /// What a server has seen.
 #[derive(Default)]
@@ -78,32 +101,20 @@ impl Server {
 
     /// It ends with the process.
     fn start(&self) -> SocketAddr {
-        let (tell, told) = std::sync::mpsc::channel();
         let server = self.clone();
-        thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap();
-            LocalSet::new().block_on(&runtime, async {
-                let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-                tell.send(listener.local_addr().unwrap()).unwrap();
-                while let Ok((stream, _)) = listener.accept().await {
-                    let server = server.clone();
-                    spawn_local(async move {
-                        match server.tls.clone() {
-                            None => server.serve(stream).await,
-                            Some(acceptor) => {
-                                if let Ok(stream) = acceptor.accept(stream).await {
-                                    server.serve(stream).await;
-                                }
-                            }
+        start_server(move |stream| {
+            let server = server.clone();
+            async move {
+                match server.tls.clone() {
+                    None => server.serve(stream).await,
+                    Some(acceptor) => {
+                        if let Ok(stream) = acceptor.accept(stream).await {
+                            server.serve(stream).await;
                         }
-                    });
+                    }
                 }
-            });
-        });
-        told.recv().unwrap()
+            }
+        })
     }
 
     async fn serve<S: AsyncRead + AsyncWrite + Unpin>(self, stream: S) {
@@ -164,6 +175,14 @@ fn a_server_that_takes_nothing_is_not_connected_to_more_and_more() {
     assert!(most <= 6, "{most} connections at once");
 }
 
+/// The only route of the plan.
+fn route_of(plan: &mut Plan) -> &mut Route {
+    match &mut plan.listeners[0].role {
+        Role::Reverse(routes) => &mut routes[0],
+        role => panic!("{role:?}"),
+    }
+}
+
 #[test]
 fn checks_ask_servers_that_speak_nothing_else() {
     let authority = Authority::new();
@@ -185,12 +204,10 @@ fn checks_ask_servers_that_speak_nothing_else() {
         fall: 1,
         ..HealthCheck::default()
     });
-    let route = match &mut plan.listeners[0].role {
-        ::proxy::plan::Role::Reverse(routes) => &mut routes[0],
-        role => panic!("{role:?}"),
-    };
+    let tls = plan.upstreams[0].tls.clone();
+    let route = route_of(&mut plan);
     route.http2 = Some(Http2::Negotiated);
-    route.tls.clone_from(&plan.upstreams[0].tls);
+    route.tls = tls;
     let proxy = Proxy::start(with_admin(plan));
     eventually("it is checked", || {
         (server.seen.requests.load(SeqCst) > 3).then_some(())
@@ -214,4 +231,48 @@ fn answers_that_nobody_reads_take_no_room_from_others() {
     }
     assert_same(&chain.front.get("/last").body, &pattern(3_000_000));
     assert!(chain.back.counter("h2_connections") <= 2);
+}
+
+#[test]
+fn uploads_count_connections_to_servers_with_settings_of_their_own() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let origin = Origin::start(move |exchange| {
+        if exchange.path() == "/up" {
+            exchange.body();
+        } else {
+            held.pass();
+        }
+        exchange.send(ok(&["Cache-Control: no-store"], "done"));
+    });
+    let back = translating(&origin);
+    let mut plan = plan_of(vec![ServerAt::at(url(back.address()))]);
+    plan.upstreams[0].http2 = Some(Http2::Known);
+    route_of(&mut plan).http2 = Some(Http2::Known);
+    plan.pool.per_origin_max = 8;
+    let proxy = Proxy::start(plan);
+    // Half of the connections are in use: a client's uploads get a quarter, and no more.
+    let readers: Vec<Client> = (0..4)
+        .map(|number| {
+            let mut client = proxy.client();
+            client.ask("GET", &format!("/{number}"), &["Host: a.example"]);
+            client
+        })
+        .collect();
+    gate.arrived(4);
+    let uploads: Vec<Client> = (0..6)
+        .map(|_| {
+            let mut client = proxy.client();
+            client.send("POST /up HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\nhe");
+            client
+        })
+        .collect();
+    eventually("a quarter is on its way", || {
+        (origin.count("/up") >= 2).then_some(())
+    });
+    // Longer than whoever waits takes to look again.
+    thread::sleep(Duration::from_millis(500));
+    assert_eq!(origin.count("/up"), 2);
+    gate.open();
+    drop((readers, uploads));
 }
