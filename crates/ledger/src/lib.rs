@@ -19,7 +19,7 @@
 //! - What is to be stored is *promised* its memory before it begins ([`Ledger::promise`]), and never pauses: it would hold for ever what it
 //!   has. Where there is no room for the promise, it is not stored.
 //!
-//! - Windows of HTTP/2 that are larger than ordinary ones are *lent* ([`Ledger::loan`]), a quarter of the bound at most, each a quarter of
+//! - Windows of HTTP/2, to clients and to origins (`window`), that are larger than ordinary ones are *lent* ([`Ledger::loan`]), a quarter of the bound at most, each a quarter of
 //!   what is left of it, and none while it is crowded. They count from then on, whether a client fills them or not.
 //!
 //! Whatever is taken, each transfer may hold [`STEP_BYTES_MIN`], and each connection that has less than its share [`HELD_BYTES_MIN`]. So the
@@ -30,6 +30,7 @@
 
 pub mod pause;
 pub mod room;
+pub mod window;
 
 use std::{
     sync::{

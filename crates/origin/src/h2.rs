@@ -12,7 +12,8 @@
 //! What was not taken by the server ([`UpstreamError::Unprocessed`](crate::outcome::UpstreamError)) may be sent again, whatever it is.
 //!
 //! Limits: those of [`http2::Limits`]; what has come of a body and was not taken is bounded by its stream's window; a request has
-//! [`QUEUED_BYTES_MAX`] and one piece queued; interim heads as over HTTP/1.
+//! [`QUEUED_BYTES_MAX`] and one piece queued; interim heads as over HTTP/1. The ledger counts both, and lends what a window is larger than
+//! [`STREAM_WINDOW`].
 
 mod driver;
 pub(crate) mod head;
@@ -23,6 +24,11 @@ mod session;
 pub(crate) use inward::Gone;
 pub(crate) use seat::Seat;
 pub(crate) use session::{Opening, Place, Session};
+
+/// What a server may send of a body before it is taken,
+pub(crate) const STREAM_WINDOW: u32 = 16 << 10;
+/// and where there is memory for that.
+pub(crate) const STREAM_WINDOW_MAX: u32 = 128 << 10;
 
 /// What a stream may have queued before the next piece of its body is taken.
 pub(crate) const QUEUED_BYTES_MAX: usize = 64 << 10;

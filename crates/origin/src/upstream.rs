@@ -34,7 +34,7 @@ use crate::{
     writing::{Moved, seat_write_or_hear, write_all, write_or_hear},
 };
 use base::{deadline::Watch, heads::Kept};
-use ledger::Receiving;
+use ledger::{Receiving, window::Window};
 use record::metrics;
 
 /// What is read from an origin at once while its head is awaited.
@@ -213,7 +213,11 @@ impl Upstream {
     ) -> Result<(), UpstreamError> {
         metrics::add(&context.counters.origin_requests, 1);
         let written = match self.lease.seat() {
-            Some(seat) => seat.ask(bytes),
+            Some(seat) => {
+                let holder = self.trip.holder();
+                let holder = holder.unwrap_or_else(|| context.ledger.holder());
+                seat.ask(bytes, Window::new(&context.ledger, holder))
+            }
             None => write_all(self.waits.write, watch, &mut self.lease, bytes).await,
         };
         self.trip.sent();

@@ -59,7 +59,7 @@ pub struct Limits {
     /// Objects that are longer are not kept whole in the memory tier, nor are those longer than an eighth of `memory`; where that is more than 8 MiB, those longer than 8 MiB and than 1/128 of `memory`. Of objects that are stored in fragments, the fragments that are asked for again are kept in memory, whatever this says.
     memory_object_bytes_max: u64 = bytes(KIB, MIB, GIB),
     /// Bodies on their way between origins and clients, all together: what is received and not taken yet, what is read from disk,
-    /// what waits in streams of HTTP/2 and behind TLS, and 24 KiB for each request of HTTP/2 that is being answered. When half of it is
+    /// what of an upload its origin has not taken, what waits in streams of HTTP/2 on either side and behind TLS, and 24 KiB for each request of HTTP/2 that is being answered. When half of it is
     /// taken, a connection that holds more than its share is paused until its client takes some, what is read comes in small steps,
     /// and a client that takes nothing for 10 seconds is cut if it holds its share (20 seconds: a quarter of it). One transfer may hold
     /// a 64th of the whole; then its origin is read no further until its slowest reader catches up. If the body has a length and a strong

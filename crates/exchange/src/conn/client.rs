@@ -483,9 +483,10 @@ impl Conn {
         poll_fn(|cx| {
             let input = Rc::clone(&self.worker.input);
             let mut space = input.borrow_mut();
-            let mut buf = ReadBuf::new(&mut space);
-            // `poll_read` (not `try_read`): a short read tells tokio that the socket is drained, which saves a read that would only return
-            // WouldBlock.
+            let most = self.head_read_bytes_max();
+            let mut buf = ReadBuf::new(&mut space[..most]);
+            // `poll_read` (not `try_read`): a short read tells tokio that the socket is drained, which
+            // saves the read that would only say so.
             let result = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buf));
             let began = Instant::now();
             let n = buf.filled().len();

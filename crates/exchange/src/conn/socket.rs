@@ -19,12 +19,12 @@ use std::{
 use bytes::BytesMut;
 use device::Arena;
 use profile::Encryption;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 
 use crate::{
     conn::pace::{ASK_EVERY, Pace, Wrote},
     listener::ListenerState,
-    state::Worker,
+    state::{READ_BYTES, Worker},
 };
 use base::{
     deadline::{Deadlines, Elapsed, Watch},
@@ -32,7 +32,7 @@ use base::{
     member::MemberId,
     socket::{self, Socket},
 };
-use ledger::{Holder, Ledger};
+use ledger::{Holder, Ledger, STEP_BYTES_MIN};
 use record::metrics;
 use rules::rulebook::Standing;
 use tls::{seen::Seen, stream::ClientStream};
@@ -171,25 +171,43 @@ impl Conn {
         matches!(self.watch.limit(left, pin!(shaken)).await, Ok(Ok(())))
     }
 
-    /// Releases the input's memory share once all bytes behind a request's head were used.
+    /// Bytes behind a request's head were taken: once nothing is left, nothing is counted, nor is their memory kept.
     pub fn input_taken(&mut self) {
         if self.input.is_empty() {
-            self.kept = None;
+            (self.input, self.kept) = (BytesMut::new(), None);
         }
     }
 
-    /// Reads more bytes behind a request's head into `input`; 0 bytes are the end of the connection.
+    /// Reads more behind a request's head into `input`; 0 bytes are the end of the connection. How much at most is asked when it is there: many
+    /// that wait would all be told the same. It comes by way of the worker's space, and waits without memory of its own.
     pub async fn read(
         &mut self,
-        bytes: usize,
+        bytes_max: impl Fn() -> usize,
         limit: Duration,
     ) -> Result<std::io::Result<usize>, Elapsed> {
-        self.input.reserve(bytes);
-        let read = self.stream.read_buf(&mut self.input);
+        let space = Rc::clone(&self.worker.input);
+        let (stream, input) = (&mut self.stream, &mut self.input);
+        let read = poll_fn(|cx| {
+            let mut space = space.borrow_mut();
+            let most = bytes_max().min(space.len());
+            let mut buf = ReadBuf::new(&mut space[..most]);
+            ready!(Pin::new(&mut *stream).poll_read(cx, &mut buf))?;
+            input.extend_from_slice(buf.filled());
+            Poll::Ready(Ok(buf.filled().len()))
+        });
         self.watch.limit(limit, pin!(read)).await
     }
 
-    /// Reads more of a head through the worker's `space`, so that `input` is no larger than the bytes received.
+    /// What may be read of a head at once, since bytes of a body may come along: little, while clients hold more than their part.
+    #[inline]
+    pub fn head_read_bytes_max(&self) -> usize {
+        match self.worker.shared.ledger.is_crowded() {
+            true => STEP_BYTES_MIN,
+            false => READ_BYTES,
+        }
+    }
+
+    /// Reads more of a head. It comes by way of the worker's `space`, so that no more is kept than what has come.
     pub async fn read_more(&mut self) -> More {
         let space = Rc::clone(&self.worker.input);
         poll_fn(|cx| {
@@ -197,7 +215,8 @@ impl Conn {
                 return Poll::Ready(More::Crowded);
             }
             let mut space = space.borrow_mut();
-            let mut buf = ReadBuf::new(&mut space);
+            let most = self.head_read_bytes_max().min(space.len());
+            let mut buf = ReadBuf::new(&mut space[..most]);
             let result = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buf));
             if result.is_err() || buf.filled().is_empty() {
                 return Poll::Ready(More::Closed);

@@ -4,10 +4,13 @@
 //! ([`RequestBody::taken`]), and the next part is read only then. This back pressure reaches the client: on HTTP/1 through TCP, on
 //! HTTP/2 because the window is given back only then.
 //!
+//! Over HTTP/1 it counts in the ledger from when it is given out until the origin took it, and so does what has come behind it; no more is
+//! read at a time than the ledger grants.
+//!
 //! Limits: one part is outstanding; each wait for the client has a limit.
 //! Not known here: the body's destination and its framing there.
 
-use std::{rc::Rc, time::Duration};
+use std::{rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Buf;
 use http1::{Chunk, ChunkedDecoder, Limits};
@@ -20,6 +23,7 @@ use crate::{
     state::Worker,
 };
 use base::{clock::Instant, deadline::Watch};
+use ledger::{Holder, Lot, STEP_BYTES_MIN, pause};
 
 /// Bytes of one read.
 const BODY_READ_BYTES: usize = 16 << 10;
@@ -42,7 +46,11 @@ pub struct RequestBody {
     state: State,
     is_outstanding: bool,
     is_stopped: bool,
-    /// Bytes received, as the client framed them.
+    /// What the ledger counts of it, where it comes over HTTP/1,
+    lot: Option<Lot>,
+    /// and the part of that which is not given out.
+    behind: usize,
+    /// Bytes that came, as the client framed them.
     pub received: u64,
     /// How fast the body arrives while it is waited for.
     pace: Pace,
@@ -110,10 +118,7 @@ impl RequestBody {
                 Framing::Chunked => State::Chunked(Box::new(ChunkedDecoder::new(limits))),
                 _ => State::Done,
             },
-            is_outstanding: false,
-            is_stopped: false,
-            received: 0,
-            pace: Pace::default(),
+            ..RequestBody::none()
         }
     }
 
@@ -123,6 +128,8 @@ impl RequestBody {
             state: State::Done,
             is_outstanding: false,
             is_stopped: false,
+            lot: None,
+            behind: 0,
             received: 0,
             pace: Pace::default(),
         }
@@ -157,6 +164,7 @@ impl RequestBody {
         self.is_stopped |= !self.is_done();
         self.state = State::Done;
         self.is_outstanding = false;
+        self.lot = None;
     }
 
     /// Does the client's connection continue with another request? Not if more of this body may come.
@@ -167,6 +175,11 @@ impl RequestBody {
     /// The origin has taken the part yielded last.
     pub fn taken(&mut self) {
         self.is_outstanding = false;
+        match &mut self.lot {
+            Some(_) if matches!(self.state, State::Done) => self.lot = None,
+            Some(lot) => lot.set(self.behind),
+            None => {}
+        }
         if let State::Stream(from) = &mut self.state {
             let bytes = std::mem::take(&mut from.outstanding_bytes);
             from.stream.taken(bytes, Some(&from.worker.shared.ledger));
@@ -199,17 +212,26 @@ impl RequestBody {
             self.stop();
             return Ok(None);
         };
+        let worker = Rc::clone(&conn.worker);
+        let holder = conn.holder(&worker.shared.ledger);
         loop {
             if let Some(part) = self.part_at_hand(conn)? {
                 self.is_outstanding = true;
+                self.counts(&holder, &part, conn.input.len());
                 return Ok(Some(part));
             }
             if matches!(self.state, State::Done) {
+                self.lot = None;
                 return Ok(None);
             }
+            until_granted(&worker, &holder).await;
+            let most = || {
+                let granted = worker.shared.ledger.grant(&holder);
+                granted.unwrap_or(STEP_BYTES_MIN).min(BODY_READ_BYTES)
+            };
             let patience = self.pace.patience(limit, rate_min);
             let waited = Waited::begin(&mut self.pace);
-            match conn.read(BODY_READ_BYTES, patience).await {
+            match conn.read(most, patience).await {
                 Err(_) => {
                     let reason = "the request body took too long to arrive";
                     return Err(BodyError::Bad(408, reason));
@@ -218,6 +240,17 @@ impl RequestBody {
                 Ok(_) => return Err(BodyError::Gone),
             }
         }
+    }
+
+    /// This part is given out; so much has come behind it.
+    fn counts(&mut self, holder: &Arc<Holder>, part: &Part, behind: usize) {
+        let bytes = match part {
+            Part::Data(data) => data.len(),
+            Part::Trailers(_) => 0,
+        };
+        self.behind = behind;
+        let lot = self.lot.get_or_insert_with(|| holder.hold(0));
+        lot.set(bytes + behind);
     }
 
     async fn next_of_stream(
@@ -310,6 +343,18 @@ impl RequestBody {
         conn.input_taken();
         Ok(part)
     }
+}
+
+/// Waits until more may be read for this client. What makes it wait is on its way to an origin of HTTP/2: else it holds nothing.
+async fn until_granted(worker: &Worker, holder: &Holder) {
+    let ledger = &worker.shared.ledger;
+    if ledger.grant(holder).is_some() {
+        return;
+    }
+    let watch = worker.deadlines.watch();
+    let paused = &worker.counters.transfers_paused;
+    let is_due = |waited| waited >= pause::OWN_WAIT_MAX;
+    Box::pin(pause::until_granted(ledger, holder, &watch, paused, is_due)).await;
 }
 
 #[cfg(test)]

@@ -90,7 +90,23 @@ impl Connection {
         self.credit_stream(stream);
     }
 
-    /// Lets the bytes lent to this stream return as soon as they can.
+    /// Has the peer used up most of the stream's window, with more to come?
+    pub fn is_short(&self, stream: StreamId) -> bool {
+        let found = self.streams.get(stream);
+        found.is_some_and(|it| it.recv_was_short && !it.recv_ended)
+    }
+
+    /// The window of this stream grows by so many bytes, until it has ended; what all streams may send together stays as it is. For our own
+    /// requests, whose connection has room for all of their streams.
+    pub fn widen(&mut self, stream: StreamId, bytes: u32) {
+        let Some(found) = self.streams.get_mut(stream) else {
+            return;
+        };
+        found.grow_by(bytes);
+        self.credit_stream(stream);
+    }
+
+    /// Nothing is lent to this stream for longer than it takes to return it.
     pub fn shrink(&mut self, stream: StreamId) {
         if let Some(found) = self.streams.get_mut(stream) {
             found.recv_shrinks = true;

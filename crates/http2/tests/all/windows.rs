@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use http2::{Connection, Event, Limits, PREFACE, StreamId, Turn};
+use http2::{Asked, Connection, Event, Fault, Limits, PREFACE, ResetBy, StreamId, Turn};
 
-use crate::raw::{ACK, DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, block, frame, head};
+use crate::raw::{
+    ACK, DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, block, frame, head, request_block,
+};
 
 const MIB: u64 = 1 << 20;
 
@@ -278,4 +280,50 @@ fn many_streams_that_fill_their_windows_hold_no_more_than_was_lent() {
     }
     while line.round() > 0 {}
     assert!(line.held_max <= MIB && line.server.lent() == 0);
+}
+
+/// What a server sends that nobody takes. Returns the streams that are reset for it.
+fn resets(client: &mut Connection, frames: &[Vec<u8>]) -> Vec<(u32, ResetBy)> {
+    let (input, mut resets) = (frames.concat(), Vec::new());
+    let mut rest = &input[..];
+    while let Ok(taken) = client.handle_input(rest, Duration::ZERO) {
+        let bytes = taken.bytes;
+        match taken.event {
+            None => break,
+            Some(Event::Reset { stream, by }) => resets.push((stream.number(), by)),
+            Some(_) => {}
+        }
+        rest = &rest[bytes..];
+    }
+    resets
+}
+
+#[test]
+fn a_window_is_widened_for_one_stream_alone() {
+    let limits = Limits {
+        stream_window: 20_000,
+        stream_window_max: 70_000,
+        ..Limits::default()
+    };
+    let mut client = Connection::client(limits, Duration::ZERO);
+    let hello = [frame(SETTINGS, 0, 0, &[]), frame(SETTINGS, ACK, 0, &[])];
+    assert!(resets(&mut client, &hello).is_empty());
+    let asked = Asked {
+        is_head: false,
+        ends: true,
+    };
+    let mut ask = || client.request([&request_block("GET", "/"), b""], asked, Duration::ZERO);
+    let [wide, _] = [ask().unwrap(), ask().unwrap()];
+    client.widen(wide, 50_000);
+    let ok = |id| frame(HEADERS, END_HEADERS, id, &block(&[(":status", "200")]));
+    let data = |id| frame(DATA, 0, id, &[0; 10_000]);
+    let wide_frames = [vec![ok(1)], vec![data(1); 6]].concat();
+    assert!(resets(&mut client, &wide_frames).is_empty());
+    assert!(client.is_short(wide), "most of it is used up");
+    assert!(resets(&mut client, &[data(1)]).is_empty());
+    let exceeded = ResetBy::Us(Fault::WindowExceeded);
+    assert_eq!(resets(&mut client, &[data(1)]), [(1, exceeded)]);
+    let other = [ok(3), data(3), data(3), data(3)];
+    assert_eq!(resets(&mut client, &other), [(3, exceeded)]);
+    assert_eq!(client.fatal(), None);
 }

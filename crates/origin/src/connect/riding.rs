@@ -11,7 +11,7 @@ use super::{Connector, Opening};
 use crate::{
     connection::{ConnectError, ConnectTimes, Destination},
     context::OriginWaits,
-    h2::{Opening as UntilKnown, Place, Session},
+    h2::{Opening as UntilKnown, Place, STREAM_WINDOW, STREAM_WINDOW_MAX, Session},
     pool::{Grant, Lease, Next, Slot, Speaks, Turn},
 };
 use base::{access::Destinations, clock::Instant};
@@ -19,8 +19,6 @@ use plan::Http2;
 
 /// Requests on one session at once, if the server takes as many.
 const STREAMS_MAX: u32 = 64;
-/// What the server may send of a body before it is taken.
-const STREAM_WINDOW: u32 = 128 << 10;
 
 /// On behalf of what a request is sent over HTTP/2.
 pub(crate) struct Riding<'a> {
@@ -39,9 +37,9 @@ fn limits(waits: &OriginWaits) -> Limits {
     Limits {
         streams_max: STREAMS_MAX,
         stream_window: STREAM_WINDOW,
-        stream_window_max: STREAM_WINDOW,
+        stream_window_max: STREAM_WINDOW_MAX,
         // Of all together: a body that nobody takes holds up no other one.
-        connection_window: STREAMS_MAX * STREAM_WINDOW,
+        connection_window: STREAMS_MAX * STREAM_WINDOW_MAX,
         head_bytes_max: waits.limits.head_bytes_max,
         fields_max: waits.limits.fields_max,
         extended_connect: false,

@@ -13,6 +13,8 @@ pub(crate) struct Request {
     pub(crate) asked: Asked,
     /// How long its body is, if that was announced.
     pub(crate) body_bytes: Option<u64>,
+    /// Is it a call of gRPC? What is answered may be a word now and then.
+    pub(crate) is_call: bool,
 }
 
 /// Translates the head of a request that we have written: request line, lines, an empty line. `None`: it is no such head.
@@ -22,7 +24,7 @@ pub(crate) fn request(head: &[u8], is_tls: bool) -> Option<Request> {
     let line = trimmed(lines.next()?);
     let mut words = line.split(|&byte| byte == b' ');
     let (method, path) = (words.next()?, words.next()?);
-    let (mut host, mut length, mut is_chunked) = (None, None, false);
+    let (mut host, mut length, mut is_chunked, mut is_call) = (None, None, false, false);
     let mut fields = Vec::with_capacity(head.len());
     for line in lines {
         let line = trimmed(line);
@@ -37,6 +39,8 @@ pub(crate) fn request(head: &[u8], is_tls: bool) -> Option<Request> {
         if name.eq_ignore_ascii_case(b"content-length") {
             length = message::parse_content_length(value);
         }
+        is_call |=
+            name.eq_ignore_ascii_case(b"content-type") && value.starts_with(b"application/grpc");
         is_chunked |= name.eq_ignore_ascii_case(b"transfer-encoding");
         write_field(name, value, &mut fields);
     }
@@ -57,6 +61,7 @@ pub(crate) fn request(head: &[u8], is_tls: bool) -> Option<Request> {
         block,
         asked,
         body_bytes: length.filter(|_| !is_chunked),
+        is_call,
     })
 }
 

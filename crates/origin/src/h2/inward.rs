@@ -8,12 +8,13 @@ use std::{
     task::{Context, Waker},
 };
 
-use bytes::BytesMut;
+use bytes::{Buf, Bytes, BytesMut};
 use fields::Fields;
 use http2::{ErrorCode, Fault, ResponseView};
+use ledger::window::Window;
 use message::ResponseHead;
 
-use super::head;
+use super::{STREAM_WINDOW, STREAM_WINDOW_MAX, head};
 use crate::outcome::{INTERIM_MAX, UpstreamError};
 
 /// Why nothing more comes on a stream.
@@ -42,13 +43,16 @@ impl Gone {
 }
 
 /// What has come.
-#[derive(Default)]
 pub(crate) struct Inward {
     is_head: bool,
     /// Interim heads and the final one.
     pub(crate) heads: VecDeque<ResponseHead>,
     /// Of the body.
-    pub(crate) held: BytesMut,
+    held: BytesMut,
+    /// The memory of that.
+    held_memory: usize,
+    /// How it is counted.
+    window: Window,
     pub(crate) trailers: Option<Fields>,
     pub(crate) has_ended: bool,
     pub(crate) gone: Option<Gone>,
@@ -58,11 +62,58 @@ pub(crate) struct Inward {
 
 impl Inward {
     /// Nothing yet. `is_head`: the request is HEAD.
-    pub(crate) fn of(is_head: bool) -> Inward {
+    pub(crate) fn of(is_head: bool, window: Window) -> Inward {
         Inward {
             is_head,
-            ..Inward::default()
+            heads: VecDeque::new(),
+            held: BytesMut::new(),
+            held_memory: 0,
+            window,
+            trailers: None,
+            has_ended: false,
+            gone: None,
+            reader: None,
+            writer: None,
         }
+    }
+
+    /// How many bytes more the server may send, since there is memory for them now.
+    pub(crate) fn lent(&mut self) -> u32 {
+        let more = (self.window).lend(u64::from(STREAM_WINDOW_MAX - STREAM_WINDOW));
+        u32::try_from(more).unwrap_or(0)
+    }
+
+    /// Counts a piece of the request's body.
+    pub(crate) fn count(&self, piece: Bytes) -> Bytes {
+        self.window.count(piece)
+    }
+
+    /// What is there of the body.
+    pub(crate) fn held(&self) -> &[u8] {
+        &self.held
+    }
+
+    /// The next piece of the body, at most so long.
+    pub(crate) fn take(&mut self, bytes_max: usize) -> Bytes {
+        let bytes = self.held.len().min(bytes_max);
+        let piece = match bytes == self.held.len() {
+            true => {
+                self.held_memory = 0;
+                std::mem::take(&mut self.held).freeze()
+            }
+            // A copy: a part would keep the memory of all of it.
+            false => {
+                let piece = Bytes::copy_from_slice(&self.held[..bytes]);
+                self.held.advance(bytes);
+                if self.held.len() < self.held_memory / 2 {
+                    self.held = BytesMut::from(&self.held[..]);
+                    self.held_memory = self.held.capacity();
+                }
+                piece
+            }
+        };
+        self.window.holds(self.held_memory as u64);
+        piece
     }
 
     /// A head came. False: there are too many.
@@ -79,6 +130,8 @@ impl Inward {
     /// A part of the body came.
     pub(crate) fn data(&mut self, bytes: &[u8], ends: bool) {
         self.held.extend_from_slice(bytes);
+        self.held_memory = self.held_memory.max(self.held.capacity());
+        self.window.holds(self.held_memory as u64);
         self.has_ended |= ends;
         self.wake_reader();
     }

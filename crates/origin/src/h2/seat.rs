@@ -13,6 +13,7 @@ use std::{
 use bytes::Bytes;
 use fields::Fields;
 use http2::StreamId;
+use ledger::window::Window;
 use message::{Part, ResponseHead};
 
 use super::{Gone, QUEUED_BYTES_MAX, Session, head, inward::Inward};
@@ -59,8 +60,8 @@ impl Seat {
         self.session.is_alive(is_once).await
     }
 
-    /// Sends the head of the request, as it is written for HTTP/1.1.
-    pub(crate) fn ask(&mut self, request: &[u8]) -> Result<(), UpstreamError> {
+    /// Sends the head of the request, as it is written for HTTP/1.1. `window`: of its answer.
+    pub(crate) fn ask(&mut self, request: &[u8], window: Window) -> Result<(), UpstreamError> {
         debug_assert!(self.stream.is_none(), "a seat is for one request");
         let request = head::request(request, self.session.place.is_tls);
         let request = request.expect("a request that we wrote has a line and Host");
@@ -73,7 +74,11 @@ impl Seat {
             return Err(over.unwrap_or(Gone::Unprocessed).error());
         };
         self.session.give_up_place();
-        let inward = self.session.open(id, request.asked.is_head);
+        let inward = self.session.open(id, request.asked.is_head, window);
+        // A call of gRPC gets a larger window when it needs one: it may be open for days, and say little.
+        if !request.asked.is_head && !request.is_call {
+            self.session.widen(id, &mut inward.borrow_mut());
+        }
         self.stream = Some(Stream {
             id,
             inward,
@@ -118,7 +123,7 @@ impl Seat {
     /// Are so many bytes of the body there, or all that come?
     pub(crate) fn poll_held(&self, cx: &Context<'_>, bytes: usize) -> Poll<()> {
         let mut inward = self.stream().inward.borrow_mut();
-        if inward.held.len() >= bytes || inward.has_ended || inward.gone.is_some() {
+        if inward.held().len() >= bytes || inward.has_ended || inward.gone.is_some() {
             return Poll::Ready(());
         }
         inward.waits_to_read(cx);
@@ -128,7 +133,8 @@ impl Seat {
     /// What is there of the body, at most so much. It is not taken.
     pub(crate) fn peek(&self, bytes_max: usize) -> Vec<u8> {
         let inward = self.stream().inward.borrow();
-        inward.held[..inward.held.len().min(bytes_max)].to_vec()
+        let held = inward.held();
+        held[..held.len().min(bytes_max)].to_vec()
     }
 
     /// The next piece of the body, at most so long; `None`: its end. The server may send as much more.
@@ -139,22 +145,9 @@ impl Seat {
     ) -> Poll<Result<Option<Bytes>, UpstreamError>> {
         let stream = self.stream();
         let mut inward = stream.inward.borrow_mut();
-        if !inward.held.is_empty() {
-            let bytes = inward.held.len().min(bytes_max);
-            let piece = match bytes == inward.held.len() {
-                true => std::mem::take(&mut inward.held).freeze(),
-                // A copy: a part would keep the memory of all of it.
-                false => {
-                    let piece = Bytes::copy_from_slice(&inward.held[..bytes]);
-                    bytes::Buf::advance(&mut inward.held, bytes);
-                    piece
-                }
-            };
-            drop(inward);
-            let mut http = self.session.http();
-            http.consumed(stream.id, piece.len());
-            drop(http);
-            self.session.wake();
+        if !inward.held().is_empty() {
+            let piece = inward.take(bytes_max);
+            self.session.taken(stream.id, piece.len(), &mut inward);
             return Poll::Ready(Ok(Some(piece)));
         }
         if inward.has_ended {
@@ -193,7 +186,8 @@ impl Seat {
         unsent: &mut Bytes,
     ) -> Poll<Result<(), UpstreamError>> {
         let stream = self.stream.as_mut().expect("a body follows its head");
-        if let Some(gone) = stream.inward.borrow().gone {
+        let inward = stream.inward.borrow();
+        if let Some(gone) = inward.gone {
             return Poll::Ready(Err(gone.error()));
         }
         let now = self.session.now();
@@ -202,7 +196,7 @@ impl Seat {
             return Poll::Ready(Err(Gone::Closed(std::io::ErrorKind::BrokenPipe).error()));
         }
         if !stream.has_ended {
-            let piece = std::mem::take(unsent);
+            let piece = inward.count(std::mem::take(unsent));
             if let Some(left) = &mut stream.to_send {
                 *left = left.saturating_sub(piece.len() as u64);
                 stream.has_ended = *left == 0;
@@ -223,7 +217,7 @@ impl Seat {
             }
         }
         let has_room = stream.has_ended || http.queued(stream.id) < QUEUED_BYTES_MAX;
-        drop(http);
+        drop((http, inward));
         self.session.wake();
         if has_room {
             return Poll::Ready(Ok(()));

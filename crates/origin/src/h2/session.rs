@@ -18,7 +18,8 @@ use std::{
 
 use base::clock::Instant;
 use http2::{Connection, ErrorCode, Event, Fault, Limits, StreamId};
-use record::seldom::Seldom;
+use ledger::window::Window;
+use record::seldom::SeldomEach;
 
 use super::{
     Gone, QUEUED_BYTES_MAX, Seat,
@@ -158,12 +159,30 @@ impl Session {
     }
 
     /// A stream was opened.
-    pub(super) fn open(&self, id: StreamId, is_head: bool) -> Rc<RefCell<Inward>> {
+    pub(super) fn open(&self, id: StreamId, is_head: bool, window: Window) -> Rc<RefCell<Inward>> {
         self.asked.set(self.asked.get() + 1);
-        let inward = Rc::new(RefCell::new(Inward::of(is_head)));
+        let inward = Rc::new(RefCell::new(Inward::of(is_head, window)));
         self.streams.borrow_mut().insert(id, Rc::clone(&inward));
         self.wake();
         inward
+    }
+
+    /// What was taken of a body may be sent again; where the window was too small and there is memory for more than that, more.
+    pub(super) fn taken(&self, id: StreamId, bytes: usize, inward: &mut Inward) {
+        let is_short = self.http().is_short(id);
+        if is_short {
+            self.widen(id, inward);
+        }
+        self.http().consumed(id, bytes);
+        self.wake();
+    }
+
+    /// The server may send more than is everybody's, as far as there is memory for that.
+    pub(super) fn widen(&self, id: StreamId, inward: &mut Inward) {
+        let lent = inward.lent();
+        if lent > 0 {
+            self.http().widen(id, lent);
+        }
     }
 
     /// Whoever had asked is done with it.
@@ -314,18 +333,19 @@ impl Session {
         self.wake();
     }
 
-    /// An operator sees what the server does wrong, once a minute.
+    /// An operator sees what the server does wrong, once a minute for each.
     #[cold]
     pub(super) fn tell_of(&self, fault: Fault) {
-        static SAID: Seldom = Seldom::new();
+        static SAID: SeldomEach = SeldomEach::new();
         let now_s = std::time::UNIX_EPOCH
             .elapsed()
             .unwrap_or_default()
             .as_secs();
-        if SAID.is_due(now_s) {
+        if let Some(not_told) = SAID.is_due(&self.to, now_s) {
             let to = &self.to;
             tracing::warn!(
                 to,
+                not_told,
                 "the origin breaks HTTP/2: {fault}. What was asked failed (502). If it goes on, take `http2` from its route or upstream: it is \
                  asked by HTTP/1.1 then"
             );

@@ -87,6 +87,7 @@ mod cluster_purge;
 mod cluster_push;
 mod cluster_routing;
 mod crowded;
+mod crowded_origins;
 mod dashboard;
 mod details;
 mod disk;
