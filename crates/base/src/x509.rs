@@ -176,7 +176,21 @@ pub fn key(der: &[u8]) -> Option<&[u8]> {
     Some(&from[..from.len() - rest.len()])
 }
 
-/// The parts of a public key: its algorithm, and its bits.
+/// A public key, of which only the contents are at hand: as it is in a certificate.
+pub fn key_of_contents(contents: &[u8]) -> Vec<u8> {
+    let mut key = vec![SEQUENCE];
+    let len = contents.len().to_be_bytes();
+    let long = &len[len.iter().take_while(|&&byte| byte == 0).count()..];
+    // From 128 on the length has a length.
+    if contents.len() >= 0x80 {
+        key.push(0x80 | long.len() as u8);
+    }
+    key.extend_from_slice(if long.is_empty() { &[0] } else { long });
+    key.extend_from_slice(contents);
+    key
+}
+
+/// The parts of a public key: which algorithm it is of, and its bits.
 pub fn parts_of_key(key: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut whole = key;
     let mut parts = take(&mut whole, SEQUENCE)?;

@@ -11,7 +11,7 @@
 //!
 //! Not known here: files, connections.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{cell::RefCell, net::IpAddr, sync::Arc};
 
 use rustls::{
     CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
@@ -26,6 +26,7 @@ use rustls::{
 
 use base::x509::{self, Facts};
 use plan::Pin;
+use webpki::{EndEntityCert, KeyUsage, VerifiedPath};
 
 use super::tls_words::NotPinned;
 
@@ -239,19 +240,79 @@ impl ServerCertVerifier for Any {
     }
 }
 
-/// One of these keys, besides what the other one wants.
-///
-/// It is the key of the origin's own certificate, as with curl's `--pinnedpubkey`. Keys of those behind it do not count: an origin may send
-/// whatever it likes there, and which of them were used is not told.
+/// One of these keys, besides what the other one wants: that of the origin's own certificate, as with curl's `--pinnedpubkey`, or one on a path
+/// to a trusted root that was verified. What an origin merely sends along does not count, and a certificate that was not verified has no path.
+//= rfc7469 §2.6   the certificate chain that was validated has a key that is pinned
 #[derive(Debug)]
 pub(super) struct Pinned {
     pins: Vec<Pin>,
     besides: Arc<dyn ServerCertVerifier>,
+    /// Where paths end; `None`: there are none.
+    roots: Option<Arc<RootCertStore>>,
+    algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl Pinned {
-    pub(super) fn new(pins: Vec<Pin>, besides: Arc<dyn ServerCertVerifier>) -> Pinned {
-        Pinned { pins, besides }
+    /// `roots`: those by which `besides` verifies, if it does.
+    pub(super) fn new(
+        pins: Vec<Pin>,
+        besides: Arc<dyn ServerCertVerifier>,
+        roots: Option<Arc<RootCertStore>>,
+        provider: &CryptoProvider,
+    ) -> Pinned {
+        Pinned {
+            pins,
+            besides,
+            roots,
+            algorithms: provider.signature_verification_algorithms,
+        }
+    }
+
+    /// Is there a path with a key that is pinned? Else the pins of the authorities on those that there are.
+    fn looks_behind(
+        &self,
+        shown: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), Vec<Pin>> {
+        let seen = RefCell::new(Vec::new());
+        let has_pin = |path: &VerifiedPath<'_>| {
+            let between = path.intermediate_certificates();
+            let root = x509::key_of_contents(&path.anchor().subject_public_key_info);
+            let pins = between
+                .map(|it| Pin::of(&it.subject_public_key_info()))
+                .chain([Pin::of(&root)]);
+            let mut is_pinned = false;
+            for pin in pins {
+                is_pinned |= self.pins.contains(&pin);
+                let mut seen = seen.borrow_mut();
+                if !seen.contains(&pin) {
+                    seen.push(pin);
+                }
+            }
+            match is_pinned {
+                true => Ok(()),
+                false => Err(webpki::Error::UnknownIssuer),
+            }
+        };
+        let found = match (&self.roots, EndEntityCert::try_from(shown)) {
+            (Some(roots), Ok(origin)) => origin
+                .verify_for_usage(
+                    self.algorithms.all,
+                    &roots.roots,
+                    between,
+                    now,
+                    KeyUsage::server_auth(),
+                    None,
+                    Some(&has_pin),
+                )
+                .is_ok(),
+            _ => false,
+        };
+        match found {
+            true => Ok(()),
+            false => Err(seen.into_inner()),
+        }
     }
 }
 
@@ -267,12 +328,16 @@ impl ServerCertVerifier for Pinned {
         let verified = (self.besides).verify_server_cert(shown, between, name, ocsp, now)?;
         let key = x509::key(shown).ok_or(CertificateError::BadEncoding)?;
         let pin = Pin::of(key);
-        if !self.pins.contains(&pin) {
-            let shown = pin.to_string();
-            let not = OtherError(Arc::new(NotPinned { shown }));
-            return Err(CertificateError::Other(not).into());
+        if self.pins.contains(&pin) {
+            return Ok(verified);
         }
-        Ok(verified)
+        match self.looks_behind(shown, between, now) {
+            Ok(()) => Ok(verified),
+            Err(behind) => {
+                let not = NotPinned { shown: pin, behind };
+                Err(CertificateError::Other(OtherError(Arc::new(not))).into())
+            }
+        }
     }
 
     fn verify_tls12_signature(
@@ -295,5 +360,136 @@ impl ServerCertVerifier for Pinned {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.besides.supported_verify_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+
+    /// Somebody who signs for others.
+    struct Signer {
+        certificate: CertificateDer<'static>,
+        issuer: Issuer<'static, KeyPair>,
+    }
+
+    impl Signer {
+        fn params(name: &str) -> CertificateParams {
+            let mut params = CertificateParams::new(Vec::new()).unwrap();
+            let common = rcgen::DnType::CommonName;
+            params.distinguished_name.push(common, name);
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            params
+        }
+
+        fn root(name: &str) -> Signer {
+            let (params, key) = (Signer::params(name), KeyPair::generate().unwrap());
+            let certificate = params.self_signed(&key).unwrap().der().clone();
+            let issuer = Issuer::new(params, key);
+            Signer {
+                certificate,
+                issuer,
+            }
+        }
+
+        /// One below it; `by` signs the same key, too.
+        fn signs(&self, name: &str, by: &[&Signer]) -> (Signer, Vec<CertificateDer<'static>>) {
+            let (params, key) = (Signer::params(name), KeyPair::generate().unwrap());
+            let signed = |by: &Signer| params.signed_by(&key, &by.issuer).unwrap().der().clone();
+            let (certificate, others) = (signed(self), by.iter().map(|by| signed(by)).collect());
+            let issuer = Issuer::new(params, key);
+            let signer = Signer {
+                certificate,
+                issuer,
+            };
+            (signer, others)
+        }
+
+        fn leaf(&self) -> CertificateDer<'static> {
+            let params = CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
+            let key = KeyPair::generate().unwrap();
+            params.signed_by(&key, &self.issuer).unwrap().der().clone()
+        }
+    }
+
+    fn pin(certificate: &CertificateDer<'_>) -> Pin {
+        Pin::of(x509::key(certificate).unwrap())
+    }
+
+    /// Is this accepted with these pins? Else why not, in words.
+    fn judged(
+        pins: &[Pin],
+        roots: &[&CertificateDer<'static>],
+        shown: &[&CertificateDer<'static>],
+    ) -> Result<(), String> {
+        let provider = Arc::new(super::super::tls::provider());
+        let mut store = RootCertStore::empty();
+        for root in roots {
+            store.add((*root).clone()).unwrap();
+        }
+        let roots = Arc::new(store);
+        let verifier = Verifier::new(Arc::clone(&roots), Vec::new(), Arc::clone(&provider));
+        let besides = Arc::new(verifier.unwrap());
+        let pinned = Pinned::new(pins.to_vec(), besides, Some(roots), &provider);
+        let between: Vec<_> = shown[1..].iter().map(|it| (*it).clone()).collect();
+        let name = ServerName::try_from("a.test").unwrap();
+        let now = UnixTime::now();
+        let judged = pinned.verify_server_cert(shown[0], &between, &name, &[], now);
+        judged.map(drop).map_err(|error| {
+            match super::super::tls_words::fault(std::io::Error::other(error), "a.test") {
+                super::super::tls_words::Failed::Tls(_, words) => words.to_string(),
+                other => panic!("{other:?}"),
+            }
+        })
+    }
+
+    #[test]
+    fn a_pin_may_be_of_any_certificate_on_the_path() {
+        let root = Signer::root("root");
+        let (between, _) = root.signs("between", &[]);
+        let (leaf, root, between) = (between.leaf(), root.certificate, between.certificate);
+        for certificate in [&leaf, &between, &root] {
+            let pins = [Pin([7; 32]), pin(certificate)];
+            // The root may be sent or not.
+            for shown in [&[&leaf, &between][..], &[&leaf, &between, &root]] {
+                assert_eq!(judged(&pins, &[&root], shown), Ok(()));
+            }
+        }
+        let refused = judged(&[Pin([7; 32])], &[&root], &[&leaf, &between]).unwrap_err();
+        for key in [&leaf, &between, &root] {
+            assert!(refused.contains(&pin(key).to_string()), "{refused}");
+        }
+        assert!(refused.contains("none of tls.pin"), "{refused}");
+    }
+
+    #[test]
+    fn what_is_sent_along_does_not_count() {
+        let (root, other) = (Signer::root("root"), Signer::root("other"));
+        let leaf = root.leaf();
+        let (sent, trusted) = (&other.certificate, &root.certificate);
+        assert!(judged(&[pin(sent)], &[trusted], &[&leaf, sent]).is_err());
+        // Nor does the root that one has signed who is trusted as well.
+        assert!(judged(&[pin(sent)], &[trusted, sent], &[&leaf, sent]).is_err());
+        // A key that is pinned makes nobody trusted.
+        let strange = other.leaf();
+        assert!(judged(&[pin(&strange)], &[trusted], &[&strange]).is_err());
+        assert!(judged(&[pin(sent)], &[trusted], &[&strange, sent]).is_err());
+    }
+
+    #[test]
+    fn of_several_paths_one_has_the_key() {
+        let (one, other) = (Signer::root("one"), Signer::root("other"));
+        let (between, crossed) = one.signs("between", &[&other]);
+        let leaf = between.leaf();
+        let roots = [&one.certificate, &other.certificate];
+        for shown in [
+            [&leaf, &between.certificate, &crossed[0]],
+            [&leaf, &crossed[0], &between.certificate],
+        ] {
+            for root in roots {
+                assert_eq!(judged(&[pin(root)], &roots, &shown), Ok(()));
+            }
+        }
     }
 }

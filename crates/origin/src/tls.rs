@@ -189,16 +189,19 @@ impl Inner {
     /// May read the system's roots, so not on a worker's thread.
     fn configure(&self) -> Result<Arc<ClientConfig>, Arc<str>> {
         let provider = Arc::new(provider());
+        let mut roots = None;
         let mut verifier: Arc<dyn ServerCertVerifier> = match self.settings.is_unverified {
             true => Arc::new(Any::new(&provider)),
             false => {
                 let made = self.trust.made()?;
+                roots = Some(Arc::clone(&made.roots));
                 let verifier = Verifier::new(made.roots, made.listed, Arc::clone(&provider));
                 Arc::new(verifier?)
             }
         };
         if !self.settings.pins.is_empty() {
-            verifier = Arc::new(Pinned::new(self.settings.pins.clone(), verifier));
+            let pins = self.settings.pins.clone();
+            verifier = Arc::new(Pinned::new(pins, verifier, roots, &provider));
         }
         let versions: &[_] = match self.settings.only_tls13 {
             true => &[&TLS13],

@@ -19,6 +19,7 @@ use rustls::{
 };
 
 use base::x509;
+use plan::Pin;
 
 /// Which part of TLS went wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,11 +48,16 @@ const NAMES_TOLD: usize = 4;
 /// So many characters of each.
 const NAME_CHARS: usize = 80;
 
+/// As many keys of authorities.
+const PINS_TOLD: usize = 4;
+
 /// Why a key is not the origin's.
 #[derive(Debug)]
 pub(super) struct NotPinned {
-    /// The key's own pin.
-    pub(super) shown: String,
+    /// The pin of its own key,
+    pub(super) shown: Pin,
+    /// and of those of the authorities that vouch for it.
+    pub(super) behind: Vec<Pin>,
 }
 
 impl std::error::Error for NotPinned {}
@@ -142,10 +148,17 @@ fn certificate(bad: &Bad, name: &str) -> String {
         }
         Bad::BadSignature => "it does not have the key of its certificate, or an authority has not signed that".to_owned(),
         Bad::Other(OtherError(other)) => match other.downcast_ref::<NotPinned>() {
-            Some(not) => format!(
-                "its key is {}, none of tls.pin; if it has a new key, add that, or else somebody answers in its place",
-                not.shown
-            ),
+            Some(not) => {
+                let behind = not.behind.iter().take(PINS_TOLD).map(Pin::to_string);
+                let behind = match behind.collect::<Vec<_>>().join(", ") {
+                    none if none.is_empty() => none,
+                    all => format!(", its authorities' {all}"),
+                };
+                format!(
+                    "its key is {}{behind}, none of tls.pin; if it has a new key, add that, or else somebody answers in its place",
+                    not.shown
+                )
+            }
             // A certificate of an authority that the operator has not listed.
             None => format!(
                 "its certificate cannot be trusted ({}); write it into tls.ca-file if it is the right one",

@@ -45,8 +45,9 @@ pub fn rows(scope: &str) -> Vec<Row<OriginTlsDraft>> {
         "client-certificate.certificate": "a PEM file", "that of `[tls]`" => certificate = values::path;
         /// PEM: its private key, without a password.
         "client-certificate.key": "a PEM file", "the certificate's file" => key = values::path;
-        /// The SHA-256 of the public keys that the origin's own certificate may have (those of authorities behind it do not count),
-        /// as curl's `--pinnedpubkey`. They count besides `verify`. Name the next key before it is used.
+        /// The SHA-256 of public keys (as curl's `--pinnedpubkey`), one of which the origin's own certificate must have, or an authority on
+        /// the path that was verified. They count besides `verify`; without that, only the origin's own key does. Name the next key before
+        /// it is used.
         "pin": "a list of `sha256/BASE64`", "any key" => pins = pins;
         /// Look whether the certificate is for the name, holds now and was signed by somebody trusted. `false`: whoever answers is the
         /// origin, unless there is a `pin`.

@@ -192,23 +192,24 @@ fn a_wrong_key_is_refused_and_nothing_is_sent_to_it() {
     let proxy = Proxy::start(plan_of(vec![
         site.route("next", pinned(&[Pin([7; 32]), own])),
         site.route("wrong", pinned(&[Pin([7; 32])])),
-        // Whoever has been signed by it has another key.
+        // Whoever has signed it, and was trusted for that.
         site.route("authority", pinned(&[authority])),
         site.route("alone", unverified(&[own])),
+        // Nobody was.
         site.route("alone-wrong", unverified(&[authority])),
     ]));
-    for (path, host) in ["wrong", "authority", "alone-wrong"]
-        .into_iter()
-        .enumerate()
-    {
+    // Twice: nothing is stored of it.
+    let wrong = ["wrong", "alone-wrong", "wrong", "alone-wrong"];
+    for (path, host) in wrong.into_iter().enumerate() {
         refused(
-            &get(&proxy, host, &format!("/{path}")),
+            &get(&proxy, host, &format!("/{}", path % 2)),
             "tls_certificate_error",
         );
     }
     assert_eq!(site.asked(), 0);
     assert_eq!(get(&proxy, "next", "/0").status, 200);
     assert_eq!(get(&proxy, "alone", "/1").status, 200);
+    assert_eq!(get(&proxy, "authority", "/2").status, 200);
 }
 
 #[test]
