@@ -122,6 +122,7 @@ mod tests {
         // Those of the tenth, and of the second round.
         let third = at(1060);
         assert_eq!(third[0], Some(9 + 10));
+        assert!(third[..=NAMES_MAX].iter().all(Option::is_some));
         assert_eq!(third.iter().flatten().sum::<u64>(), 19);
         assert_eq!(seldom.0.lock().unwrap().said.len(), NAMES_MAX);
     }
