@@ -12,6 +12,7 @@
 
 mod asking;
 mod grpc;
+mod nghttpd;
 mod object_store;
 mod posting;
 mod programs;
@@ -33,7 +34,7 @@ use programs::{By, Origin, Serves};
 /// What to run.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Only these programs: apache, gunicorn, node, node-http2, php, versitygw, minio, grpcio
+    /// Only these programs: apache, gunicorn, node, node-http2, php, versitygw, minio, nghttpd, grpcio
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// POSTs of one client in turn
@@ -150,6 +151,7 @@ pub fn run(options: &Options) -> Result<()> {
         let origin = program.start(options.large.0)?;
         match &origin.serves {
             Serves::Objects(store) => object_store::try_all(store, &origin, &mut rows)?,
+            Serves::Http2Alone(of) => nghttpd::try_all(of, &origin, &mut rows)?,
             Serves::Calls(of) => grpc::try_all(of, &origin, options.calls, &mut rows)?,
             Serves::Files(by) => {
                 let proxy = before(Rival::Loligo, (program.name, *by), &origin)?;

@@ -48,14 +48,15 @@ pub fn versitygw(setup: &Setup) -> Result<Started> {
     started(setup, command)
 }
 
-/// MinIO with one directory.
+/// MinIO with one directory. Without a region of its own it takes signatures for any.
 pub fn minio(setup: &Setup) -> Result<Started> {
     let data = setup.run.join("data");
     let (address, data) = (setup.address.to_string(), data.to_string_lossy());
     let args = ["server", "--quiet", "--address", &address, &data];
     let command = CommandLine::new("minio", args.map(str::to_owned))
         .with_env("MINIO_ROOT_USER", KEY)
-        .with_env("MINIO_ROOT_PASSWORD", SECRET);
+        .with_env("MINIO_ROOT_PASSWORD", SECRET)
+        .with_env("MINIO_REGION", "us-east-1");
     started(setup, command)
 }
 

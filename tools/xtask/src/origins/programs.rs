@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::grpc::{self, Calls};
+use super::nghttpd::{self, Alone};
 use super::object_store::{self, Store};
 use crate::chance::Chance;
 use crate::failure::{During, Failure, Result};
@@ -37,7 +38,7 @@ pub struct Program {
 }
 
 /// All of them.
-pub static ALL: [Program; 8] = [
+pub static ALL: [Program; 9] = [
     Program {
         name: "apache",
         needs: &[&["apache2"]],
@@ -81,6 +82,12 @@ pub static ALL: [Program; 8] = [
         plan: object_store::minio,
     },
     Program {
+        name: "nghttpd",
+        needs: &[&["nghttpd"], &["openssl"]],
+        module: None,
+        plan: nghttpd::plan,
+    },
+    Program {
         name: "grpcio",
         needs: &[&["python3"], &["openssl"]],
         module: Some(["grpc", "grpcio"]),
@@ -118,6 +125,8 @@ pub enum Serves {
     Files(By),
     /// Objects.
     Objects(Store),
+    /// Files and what is sent, by HTTP/2.
+    Http2Alone(Alone),
     /// Calls of gRPC.
     Calls(Calls),
 }
