@@ -10,7 +10,11 @@
 //! Limits: one part is outstanding; each wait for the client has a limit.
 //! Not known here: the body's destination and its framing there.
 
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::{
+    rc::Rc,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use bytes::Buf;
 use http1::{Chunk, ChunkedDecoder, Limits};
@@ -23,7 +27,7 @@ use crate::{
     state::Worker,
 };
 use base::{clock::Instant, deadline::Watch};
-use ledger::{Holder, Lot, STEP_BYTES_MIN, pause};
+use ledger::{Holder, Ledger, Lot, STEP_BYTES_MIN, pause};
 
 /// Bytes of one read.
 const BODY_READ_BYTES: usize = 16 << 10;
@@ -213,7 +217,9 @@ impl RequestBody {
             return Ok(None);
         };
         let worker = Rc::clone(&conn.worker);
-        let holder = conn.holder(&worker.shared.ledger);
+        let ledger = &worker.shared.ledger;
+        let holder = conn.holder(ledger);
+        let paused = &worker.counters.transfers_paused;
         loop {
             if let Some(part) = self.part_at_hand(conn)? {
                 self.is_outstanding = true;
@@ -224,11 +230,9 @@ impl RequestBody {
                 self.lot = None;
                 return Ok(None);
             }
-            until_granted(&worker, &holder).await;
-            let most = || {
-                let granted = worker.shared.ledger.grant(&holder);
-                granted.unwrap_or(STEP_BYTES_MIN).min(BODY_READ_BYTES)
-            };
+            until_granted(ledger, &holder, &conn.watch, paused).await;
+            let granted = || ledger.grant(&holder).unwrap_or(STEP_BYTES_MIN);
+            let most = || granted().min(BODY_READ_BYTES);
             let patience = self.pace.patience(limit, rate_min);
             let waited = Waited::begin(&mut self.pace);
             match conn.read(most, patience).await {
@@ -346,15 +350,11 @@ impl RequestBody {
 }
 
 /// Waits until more may be read for this client. What makes it wait is on its way to an origin of HTTP/2: else it holds nothing.
-async fn until_granted(worker: &Worker, holder: &Holder) {
-    let ledger = &worker.shared.ledger;
-    if ledger.grant(holder).is_some() {
-        return;
+async fn until_granted(ledger: &Ledger, holder: &Holder, watch: &Watch, paused: &AtomicU64) {
+    if ledger.grant(holder).is_none() {
+        let is_due = |waited| waited >= pause::OWN_WAIT_MAX;
+        Box::pin(pause::until_granted(ledger, holder, watch, paused, is_due)).await;
     }
-    let watch = worker.deadlines.watch();
-    let paused = &worker.counters.transfers_paused;
-    let is_due = |waited| waited >= pause::OWN_WAIT_MAX;
-    Box::pin(pause::until_granted(ledger, holder, &watch, paused, is_due)).await;
 }
 
 #[cfg(test)]
