@@ -46,8 +46,8 @@ fn send_all_that_goes(mut stream: &TcpStream) {
     let (piece, mut last) = (vec![7; 64 << 10], Instant::now());
     while last.elapsed() < Duration::from_millis(300) {
         match stream.write(&piece) {
-            Ok(_) => last = Instant::now(),
-            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+            Ok(bytes) if bytes > 0 => last = Instant::now(),
+            _ => std::thread::sleep(Duration::from_millis(5)),
         }
     }
 }
