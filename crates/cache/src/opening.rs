@@ -402,7 +402,7 @@ fn start(
             }
         }
     };
-    let [log, journal] = candidate.geometry.logs();
+    let [log, journal] = superblock.geometry.logs();
     let found = Found {
         log: read(log.0, log.1),
         journal: read(journal.0, journal.1),

@@ -56,8 +56,8 @@ pub struct Limits {
     tls_sessions_bytes: u64 = bytes(64 * KIB, 16 * MIB, 64 * GIB),
     /// Longer objects are passed through, not stored.
     object_bytes_max: u64 = bytes(KIB, GIB, 64 * GIB),
-    /// Objects that are longer are not kept whole in the memory tier, nor are those longer than an eighth of `memory`; where that is more than 8 MiB, those longer than 8 MiB and than 1/128 of `memory`. Of objects that are stored in fragments, the fragments that are asked for again are kept in memory, whatever this says.
-    memory_object_bytes_max: u64 = bytes(KIB, MIB, GIB),
+    /// Objects that are longer are not kept whole in the memory tier, nor are those longer than an eighth of `memory`; where that is more than 8 MiB, those longer than 8 MiB and than 1/128 of `memory`. Of objects that are stored in fragments, the fragments that are asked for again are kept in memory, whatever this says. The default is more than the longest body that is one record on the disk.
+    memory_object_bytes_max: u64 = bytes(KIB, 1152 * KIB, GIB),
     /// Bodies on their way between origins and clients, all together: what is received and not taken yet, what is read from disk,
     /// what of an upload its origin has not taken, what waits in streams of HTTP/2 on either side and behind TLS, and 24 KiB for each request of HTTP/2 that is being answered. When half of it is
     /// taken, a connection that holds more than its share is paused until its client takes some, what is read comes in small steps,
@@ -281,7 +281,7 @@ besides {
     /// The longest time from a cluster's first record to its write. A record may have waited as long in a locality buffer
     /// before.
     cluster_deadline: Duration = Duration::from_secs(1),
-    /// Objects longer than this are stored in pieces of this size; a power of two.
+    /// Objects longer than this are stored in pieces of a little more, if a region of the store has room for them.
     fragment_bytes: u32 = MIB as u32,
 }
 }

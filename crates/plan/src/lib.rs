@@ -391,7 +391,8 @@ settings! {
 /// One store: a preallocated file or a block device. Objects are spread over all stores by the hash of their key.
 pub struct StorePlan {
     /// Its size; a file is preallocated. Without it an existing file keeps its size, a block device is used whole, and a new
-    /// file gets the default, but at most half of the free space.
+    /// file gets the default, but at most half of the free space. Objects of more than half of it are not stored; from 64MiB on
+    /// one of up to 1 MiB is one read of the disk.
     size_bytes: Option<u64> = Self::SIZE_BYTES => "10GiB",
     /// Its share of the objects, relative to the weights of the others: set it in proportion to the sizes. A change moves
     /// objects to other stores, so they are fetched again.

@@ -29,6 +29,14 @@ const LOG_BYTES_MIN: u64 = 64 * KIB;
 const LOG_BYTES_MAX: u64 = 64 * MIB;
 /// A region takes this share of the data area.
 const REGION_SHARE: u64 = 256;
+/// In a smaller store a region takes up to this share, for the sake of long records: two of the longest fit a region.
+const REGION_SHARE_SMALL: u64 = 24;
+/// Of two records with a body of 1 MiB and 64 KiB beside it, each padded.
+const REGION_BYTES_SMALL: u64 = 2304 * KIB;
+/// In the smallest stores up to this share, so that the hand still has some regions,
+const REGION_SHARE_SMALLEST: u64 = 12;
+/// and for records with a body of 256 KiB and as much beside it.
+const REGION_BYTES_SMALLEST: u64 = 672 * KIB;
 const REGION_BYTES_MIN: u64 = 256 * KIB;
 /// Larger only where the journal has no room for that many regions.
 const REGION_BYTES_MAX: u64 = 64 * MIB;
@@ -250,7 +258,15 @@ impl Geometry {
 fn region_chunks(data_chunks: u32, chunk_bytes: u32, journal_bytes: u64) -> u32 {
     let data_bytes = u64::from(data_chunks) * u64::from(chunk_bytes);
     let unit = PAGE_BYTES.max(u64::from(chunk_bytes));
-    let usual = (data_bytes / REGION_SHARE).clamp(REGION_BYTES_MIN, REGION_BYTES_MAX) / unit * unit;
+    let small = (data_bytes / REGION_SHARE_SMALL).min(REGION_BYTES_SMALL);
+    let smallest = (data_bytes / REGION_SHARE_SMALLEST).min(REGION_BYTES_SMALLEST);
+    let usual = (data_bytes / REGION_SHARE).max(small).max(smallest);
+    let usual = usual.clamp(REGION_BYTES_MIN, REGION_BYTES_MAX) / unit * unit;
+    // As many of these as there are share what would be left behind the last one, unless that is little.
+    let usual = match usual < REGION_BYTES_MAX {
+        true => data_bytes / (data_bytes / usual) / unit * unit,
+        false => usual,
+    };
     let noted = data_bytes
         .div_ceil(journal::regions_max(journal_bytes))
         .next_multiple_of(unit);

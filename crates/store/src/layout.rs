@@ -129,7 +129,8 @@ layout! {
         POLICY at 212 is 4
         KEYS_LEFT_AT at 216 is 8
         WEIGHT at 224 is 4
-        RESERVED at 228 is 204
+        FRAGMENT_BYTES at 228 is 4
+        RESERVED at 232 is 200
         CHECKSUM at 432 is 8
         UNUSED at 440 is 3656
     }

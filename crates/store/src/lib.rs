@@ -66,6 +66,7 @@ mod blocks;
 mod book;
 mod evict;
 mod figures;
+mod fragments;
 mod geometry;
 mod handing;
 mod handover;
@@ -124,7 +125,9 @@ pub use record::{
 pub use recover::open::{Found, Identity, OpenPlan};
 pub use recover::rebuild::Recovered;
 pub use recover::scan_reads::Progress;
-pub use recover::superblock::{FORMAT_VERSION, IndexPlace, State, Superblock, SuperblockError};
+pub use recover::superblock::{
+    FORMAT_VERSION, FORMAT_VERSION_OLDEST, IndexPlace, State, Superblock, SuperblockError,
+};
 pub use secret::{Pseudonyms, Secret};
 pub use sequence::Sequence;
 pub use set::Set;

@@ -1,14 +1,12 @@
 //! The settings, and their values in a store of a given size.
 
-use crate::blocks::{BLOCK_BYTES, ENTRY_BYTES};
 use crate::evict::need::NEEDED_SHARE;
 use crate::geometry::Geometry;
-use crate::index::entry::{CHUNKS_MAX, encodable_chunks};
+use crate::index::entry::CHUNKS_MAX;
 use crate::index::usage::UsageBits;
 use crate::layout::PAGE_BYTES;
 use crate::log::soft::SoftPurges;
 use crate::mistakes::Mistakes;
-use crate::record::HEADER_BYTES;
 use replacement::{PolicyKind, Watermarks};
 use std::fmt;
 use std::str::FromStr;
@@ -193,7 +191,8 @@ pub struct Settings {
     pub watermarks: Watermarks,
     /// The largest object stored, in bytes of body. In effect at most half of the store, the default.
     pub object_bytes_max: u64,
-    /// Bodies are cut into fragments of this size. Default 1 MiB; in effect at most a quarter of a region.
+    /// Bodies of up to this length are one record with their head; longer ones are cut into fragments of a little more. Default 1 MiB;
+    /// in effect at most half of a region, less 64 KiB for a head. Only for a new store: it keeps the fragments it was made with.
     pub fragment_bytes: u32,
     /// Buffers of [`LOCALITY_BUFFER_BYTES`] that gather the records of one recent origin server each, so that what belongs together
     /// lies together: at most 128. 0, the default: none, records lie in the order in which they came.
@@ -236,7 +235,7 @@ impl Default for Settings {
     }
 }
 
-/// The settings, fitted to a geometry.
+/// The settings, fitted to a store.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
     pub cluster_chunks: u32,
@@ -263,7 +262,8 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    pub(crate) fn fit(settings: &Settings, geometry: &Geometry) -> Self {
+    /// `fragment_bytes`: of that store.
+    pub(crate) fn fit(settings: &Settings, geometry: &Geometry, fragment_bytes: u32) -> Self {
         let chunk_bytes = u64::from(geometry.chunk_bytes);
         let data_bytes = geometry.data_bytes();
         let region_bytes = u64::from(geometry.region_chunks) * chunk_bytes;
@@ -287,7 +287,7 @@ impl Limits {
             watermarks: settings.watermarks,
             record_chunks_max,
             object_bytes_max: settings.object_bytes_max.min(data_bytes / 2),
-            fragment_bytes: fragment_bytes(settings.fragment_bytes, region_bytes, chunk_bytes),
+            fragment_bytes,
             locality_buffers: settings.locality_buffers.min(LOCALITY_BUFFERS_MAX),
             locality_buffer_chunks: (u64::from(LOCALITY_BUFFER_BYTES).min(whole(cluster_bytes))
                 / chunk_bytes) as u32,
@@ -322,31 +322,10 @@ fn in_flight_bytes(data_bytes: u64) -> u64 {
         .min(IN_FLIGHT_BYTES_MAX)
 }
 
-/// The body length of a fragment: with header, table and a usual key it exactly fills a length that the index can express.
-fn fragment_bytes(wanted: u32, region_bytes: u64, chunk_bytes: u64) -> u32 {
-    let most = u64::from(wanted).min(region_bytes / 4).max(PAGE_BYTES * 4);
-    let chunks = (most / chunk_bytes) as u32;
-    // The largest length that can be expressed and is not above the wanted one.
-    let fits = (1..=chunks)
-        .rev()
-        .find(|&n| encodable_chunks(n) == Some(n))
-        .unwrap_or(1);
-    let bytes = u64::from(fits) * chunk_bytes;
-    let key = FRAGMENT_KEY_BYTES.max(bytes / FRAGMENT_KEY_SHARE);
-    let table = bytes.div_ceil(BLOCK_BYTES) * ENTRY_BYTES;
-    let room = (HEADER_BYTES as u64 + key + table).min(bytes / 2);
-    (bytes - room) as u32
-}
-
-/// What a fragment's key takes, usually: so much,
-const FRAGMENT_KEY_BYTES: u64 = 256;
-
-/// or this share of a large one. One with a longer key takes the next length that the index can express.
-const FRAGMENT_KEY_SHARE: u64 = 1024;
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fragments::fragment_bytes;
 
     #[test]
     fn names_are_read_as_they_are_written() {
@@ -386,11 +365,12 @@ mod tests {
     fn everything_fits_a_region() {
         for mib in [4, 64, 1024, 40_000] {
             let geometry = Geometry::plan(mib << 20, 512).unwrap();
-            let limits = Limits::fit(&Settings::default(), &geometry);
+            let settings = Settings::default();
+            let fragment_bytes = fragment_bytes(settings.fragment_bytes, &geometry);
+            let limits = Limits::fit(&settings, &geometry, fragment_bytes);
             assert!(limits.cluster_chunks <= geometry.region_chunks / 2);
             assert!(limits.record_chunks_max <= geometry.region_chunks / 2);
             assert!(limits.fragment_bytes / geometry.chunk_bytes < limits.record_chunks_max);
-            assert!(limits.fragment_bytes <= 1 << 20);
         }
     }
 }

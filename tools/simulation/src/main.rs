@@ -55,16 +55,15 @@ struct Line {
 }
 
 /// Seeds that have noticed mistakes which the first few seeds do not notice. They are tried first; if one fails to notice, others follow.
-const NOTICED_BY: [(&str, u64); 15] = [
-    ("no-mac", 14),
-    ("no-block-check", 38),
-    ("single-log-copy", 33),
-    ("no-opened-at", 12),
-    ("free-while-read", 10),
-    ("salt-again", 9),
+const NOTICED_BY: [(&str, u64); 14] = [
+    ("no-mac", 10),
+    ("no-block-check", 21),
+    ("no-place-check", 19),
+    ("single-log-copy", 19),
+    ("no-opened-at", 10),
     ("marker-of-purged", 4),
     ("note-of-first", 3),
-    ("note-in-parts", 89),
+    ("note-in-parts", 34),
     ("empty-at-once", 4070),
     ("thaw-in-silence", 7),
     ("no-protection", 79),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use proxy::stored::predicate_name;
 use serde_json::{Value, json};
-use store::{CheckpointSummary, FORMAT_VERSION, Figures, State};
+use store::{CheckpointSummary, Figures, State, Superblock};
 
 use super::args::InspectFlags;
 use super::opened::ReadStore;
@@ -36,7 +36,6 @@ fn state(state: State) -> &'static str {
 
 fn as_json(store: &ReadStore) -> Value {
     let superblock = store.inspection.superblock();
-    let geometry = &superblock.geometry;
     let summary = &store.summary;
     let recovered = store.inspection.recovered();
     let in_set = superblock.set_uuid != [0; 16];
@@ -52,24 +51,14 @@ fn as_json(store: &ReadStore) -> Value {
         region.map(|(region, sequence)| json!({ "region": region, "opened_at": sequence }))
     };
     json!({
-        "version": FORMAT_VERSION,
+        "version": superblock.version,
         "uuid": uuid(&superblock.uuid),
         "state": state(superblock.state),
         "epoch": superblock.epoch,
         "generation": superblock.generation,
         "accept_from": superblock.accept_from,
         "policy": if superblock.policy == 0 { "second-chance" } else { "ordered" },
-        "geometry": {
-            "total_bytes": geometry.total_bytes,
-            "chunk_bytes": geometry.chunk_bytes,
-            "data_at": geometry.data_at,
-            "data_bytes": geometry.data_bytes(),
-            "regions": geometry.regions(),
-            "region_bytes": geometry.region_bytes(),
-            "checkpoint_bytes": geometry.checkpoint_bytes,
-            "log_bytes": geometry.invalidation_log_bytes,
-            "journal_bytes": geometry.region_journal_bytes,
-        },
+        "geometry": layout(superblock),
         "set": in_set.then(|| json!({
             "uuid": uuid(&superblock.set_uuid),
             "generation": superblock.set_generation,
@@ -117,6 +106,22 @@ fn as_json(store: &ReadStore) -> Value {
     })
 }
 
+fn layout(superblock: &Superblock) -> Value {
+    let geometry = &superblock.geometry;
+    json!({
+        "total_bytes": geometry.total_bytes,
+        "chunk_bytes": geometry.chunk_bytes,
+        "data_at": geometry.data_at,
+        "data_bytes": geometry.data_bytes(),
+        "regions": geometry.regions(),
+        "region_bytes": geometry.region_bytes(),
+        "fragment_bytes": superblock.fragment_bytes,
+        "checkpoint_bytes": geometry.checkpoint_bytes,
+        "log_bytes": geometry.invalidation_log_bytes,
+        "journal_bytes": geometry.region_journal_bytes,
+    })
+}
+
 fn as_text(store: &ReadStore, path: &str) -> String {
     let superblock = store.inspection.superblock();
     let geometry = &superblock.geometry;
@@ -129,8 +134,9 @@ fn as_text(store: &ReadStore, path: &str) -> String {
     row(
         "",
         format!(
-            "uuid {}, format version {FORMAT_VERSION}",
-            uuid(&superblock.uuid)
+            "uuid {}, format version {}",
+            uuid(&superblock.uuid),
+            superblock.version
         ),
     );
     let left = match superblock.state {
@@ -159,6 +165,7 @@ fn as_text(store: &ReadStore, path: &str) -> String {
             show::size(geometry.region_bytes())
         ),
     );
+    row("", in_one_read(superblock.fragment_bytes));
     if let Some(figures) = space(store) {
         row("space", in_words(&figures));
     }
@@ -189,6 +196,11 @@ fn as_text(store: &ReadStore, path: &str) -> String {
         row("", format!("{} to scan", show::size(recovered.scan_bytes)));
     }
     out
+}
+
+fn in_one_read(fragment_bytes: u32) -> String {
+    let most = show::size(fragment_bytes.into());
+    format!("objects of up to {most} in one read, longer ones in pieces")
 }
 
 fn in_words(figures: &Figures) -> String {

@@ -537,7 +537,7 @@ fn a_store_of_an_older_format_starts_empty_and_says_so() {
     let mut bytes = std::fs::read(disk.path()).unwrap();
     for copy in store::Superblock::OFFSETS {
         let version = copy as usize + 8;
-        let older = store::FORMAT_VERSION - 1;
+        let older = store::FORMAT_VERSION_OLDEST - 1;
         bytes[version..version + 4].copy_from_slice(&older.to_le_bytes());
     }
     std::fs::write(disk.path(), bytes).unwrap();

@@ -133,6 +133,7 @@ mod mirrors;
 mod mirrors_redirected;
 mod monitoring;
 mod negative;
+mod one_read;
 mod origin_http2;
 mod origin_http2_grpc;
 mod origin_http2_servers;

@@ -69,6 +69,15 @@ const _: () = {
     assert!(most <= u32::MAX / UNIT, "the highest worth fits");
 };
 
+/// What is written again of a stretch of that length, at least.
+pub(crate) fn share_min(stretch: Chunks) -> Chunks {
+    share(stretch, SHARE_MIN)
+}
+
+fn share(stretch: Chunks, percent: u8) -> Chunks {
+    Chunks((u64::from(stretch.0) * u64::from(percent) / 100) as u32)
+}
+
 /// The best of the candidates, as many as fit `room`, in the order of places.
 fn best(mut candidates: Vec<Candidate>, room: Chunks) -> Vec<Extent> {
     candidates.sort_unstable_by_key(|it| (u32::MAX - it.worth, it.first));
@@ -187,11 +196,11 @@ impl Coming {
         if self.candidates.is_empty() {
             return None;
         }
-        let room = u64::from(self.stretch.0) * u64::from(self.percent) / 100;
+        let room = share(self.stretch, self.percent);
         let candidates = std::mem::take(&mut self.candidates);
         // Until then it is not done.
         self.is_reading = true;
-        Some((self.sweeps, candidates, Chunks(room as u32)))
+        Some((self.sweeps, candidates, room))
     }
 
     /// The best of them.

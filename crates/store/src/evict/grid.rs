@@ -64,18 +64,17 @@ impl Grid {
     /// A grid of `regions` regions of `chunks` chunks.
     pub fn new(regions: u32, region_chunks: u32, chunk_bytes: u32) -> Self {
         let region_bytes = u64::from(region_chunks) * u64::from(chunk_bytes);
-        let small =
-            (SMALL_STRETCH_BYTES / region_bytes).min(u64::from(regions / SMALL_STRETCH_SHARE));
-        let stretch_regions = (regions / STRETCH_SHARE).max(small as u32).max(1);
+        let small = SMALL_STRETCH_BYTES
+            .div_ceil(region_bytes)
+            .min(u64::from(regions / SMALL_STRETCH_SHARE));
+        let usual = (regions + STRETCH_SHARE / 2) / STRETCH_SHARE;
+        let stretch_regions = usual.max(small as u32).max(1);
         let note_regions = (NOTE_BYTES / region_bytes).clamp(1, u64::from(stretch_regions)) as u32;
         Self {
             region_chunks,
             regions,
             stretch_regions,
-            lead_regions: (regions / STRETCH_SHARE)
-                .max(stretch_regions / SMALL_LEAD_SHARE)
-                .max(1)
-                + READY_MIN as u32,
+            lead_regions: usual.max(stretch_regions / SMALL_LEAD_SHARE).max(1) + READY_MIN as u32,
             note_regions,
         }
     }

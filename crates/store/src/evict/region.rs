@@ -13,8 +13,8 @@
 //!
 //! A sweep goes through the index segment by segment, some at each write, so that no insert waits for a whole pass.
 //! It begins early enough ([`Grid::lead_regions`]) to end, with its note durable, before the empty regions ahead are
-//! used up. Empty regions cost hits: they are about 2.4 % of the area, 4 to 6 % in stores of less than 100 MiB, whose
-//! stretches are longer to be worth a note with its flushes.
+//! used up. Empty regions cost hits: they are about 2.4 % of the area, 4 to 8 % in stores of less than 100 MiB, whose
+//! regions and stretches are a larger share of it.
 //!
 //! A note is at least two operations, one after the other, and each waits in the device's queue. Where reads wait for seconds,
 //! more is written during a note than lies ahead. Then sweeps begin earlier and notes cover more regions ([`Hand::advance`]), until
@@ -36,7 +36,7 @@ use std::ops::Range;
 /// That number of regions falls by this share of it, and at least by one, with each note that ends early.
 const LATE_FALLS_SHARE: u32 = 8;
 
-/// A note is nearly late if less than this share of the lead is ready when it ends.
+/// A note is nearly late if less than this share of the lead is ready when it ends, or none.
 const LOW_SHARE: usize = 4;
 
 /// A pass through the index that removes the records that begin in a stretch.
@@ -266,7 +266,7 @@ impl Hand {
         if ok {
             self.late.note_again = 0;
             let is_used = self.current.is_some();
-            if is_used && self.ready.len() < self.lead() / LOW_SHARE {
+            if is_used && self.ready.len() < (self.lead() / LOW_SHARE).max(1) {
                 self.raise_late();
             } else if self.ready.len() > self.lead() / 2 {
                 let less = self.late.regions.div_ceil(LATE_FALLS_SHARE);

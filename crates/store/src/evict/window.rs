@@ -18,6 +18,7 @@
 //! Source: Cao and Irani, Cost-Aware WWW Proxy Caching Algorithms (1997), for *size matters*; the numbers by
 //! measurement, see docs/decisions/0028.
 
+use crate::evict::coming::share_min;
 use crate::evict::region::Hand;
 use crate::record::RecordParts;
 use crate::store::Store;
@@ -50,7 +51,14 @@ impl Store {
     /// Does the sweep itself write it again, if it is worth that?
     pub(crate) fn is_left_to_the_sweep(&self, parts: &RecordParts) -> bool {
         let is_whole = parts.fragment.is_none() && parts.total.is_none();
-        is_whole && self.reads_stretches.load(Ordering::Relaxed)
+        is_whole && self.reads_stretches.load(Ordering::Relaxed) && self.has_a_share(parts)
+    }
+
+    /// Is it short enough for what is written again of any stretch? In a small store the longest are not.
+    fn has_a_share(&self, parts: &RecordParts) -> bool {
+        let bytes = parts.key.len() + parts.meta.len() + parts.body.len();
+        let chunks = bytes.div_ceil(self.chunk_bytes());
+        chunks < share_min(Chunks(self.stretch_chunks)).0 as usize
     }
 
     pub(crate) fn is_near(&self, first: Chunk, len: Chunks) -> bool {

@@ -10,6 +10,7 @@
 //! To close: [`Store::begin_close`].
 
 use crate::evict::room::Room;
+use crate::fragments::fragment_bytes;
 use crate::geometry::Geometry;
 use crate::index::SPARE_MARKERS_VOLATILE;
 use crate::jobs::Background;
@@ -17,7 +18,9 @@ use crate::joining::{Moves, SetNumbers};
 use crate::lock::lock;
 use crate::log::Log;
 use crate::recover::journal::{self, Journal};
-use crate::recover::superblock::{FORMAT_VERSION, IndexPlace, State, Superblock, SuperblockError};
+use crate::recover::superblock::{
+    FORMAT_VERSION, FORMAT_VERSION_OLDEST, IndexPlace, State, Superblock, SuperblockError,
+};
 use crate::secret::Secret;
 use crate::sequence::Sequence;
 use crate::settings::{Limits, Settings};
@@ -146,7 +149,7 @@ impl OpenPlan {
             })
     }
 
-    /// `start`: the first [`Superblock::BYTES`] of the file or device. `wanted`: the geometry for its size.
+    /// `start`: the first [`Superblock::BYTES`] of the file or device. `wanted`: the geometry of a new store of its size.
     pub fn of(start: &[u8], wanted: &Geometry) -> Self {
         let copy = |offset: u64| start.get(offset as usize..).unwrap_or_default();
         let [first, second] = Superblock::OFFSETS.map(copy);
@@ -161,14 +164,14 @@ impl OpenPlan {
                           if it is not needed"
                     .into(),
             },
-            Err(SuperblockError::Version { found }) if found < FORMAT_VERSION => Self::Fresh {
+            Err(SuperblockError::Version { found }) if found < FORMAT_VERSION_OLDEST => Self::Fresh {
                 reason: "an older Loligo wrote it, in a format that this one does not read",
                 previous: None,
             },
             Err(SuperblockError::Version { found }) => Self::Refused {
                 message: format!(
-                    "the store has format version {found}, this program reads and writes version \
-                     {FORMAT_VERSION}; use the Loligo that wrote it, or remove the store to start with an empty \
+                    "the store has format version {found}, this program reads versions {FORMAT_VERSION_OLDEST} \
+                     to {FORMAT_VERSION}; use the Loligo that wrote it, or remove the store to start with an empty \
                      one (it holds nothing but copies)"
                 ),
             },
@@ -180,7 +183,9 @@ impl OpenPlan {
             reason,
             previous: Some(previous),
         };
-        if superblock.geometry != *wanted {
+        // The rest is as it was when the store was made, whatever a new one would have.
+        let of = |geometry: &Geometry| (geometry.total_bytes, geometry.chunk_bytes);
+        if of(&superblock.geometry) != of(wanted) {
             return fresh(
                 "the size of the store or of its chunks was changed",
                 superblock,
@@ -207,8 +212,10 @@ pub struct Found {
 impl Store {
     /// An empty store.
     pub fn create(geometry: Geometry, settings: &Settings, identity: Identity) -> Self {
-        let limits = Limits::fit(settings, &geometry);
+        let fragment_bytes = fragment_bytes(settings.fragment_bytes, &geometry);
+        let limits = Limits::fit(settings, &geometry, fragment_bytes);
         let superblock = Superblock {
+            version: FORMAT_VERSION,
             state: State::Open,
             uuid: identity.uuid,
             epoch: identity.epoch,
@@ -224,6 +231,7 @@ impl Store {
             keys_left_at: 0,
             weight: identity.weight,
             policy: u32::from(limits.policy().is_some()),
+            fragment_bytes,
             second_first: false,
             geometry,
         };

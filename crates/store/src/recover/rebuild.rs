@@ -14,6 +14,8 @@
 use crate::evict::grid::Grid;
 use crate::evict::left::Left;
 use crate::evict::room::Room;
+use crate::fragments::fragment_bytes;
+use crate::geometry::Geometry;
 use crate::index::Index;
 use crate::index::key::KeyHash;
 use crate::jobs::Background;
@@ -29,7 +31,7 @@ use crate::recover::open::{Found, Identity};
 use crate::recover::resumption::Resumption;
 use crate::recover::scan_reads::Reads;
 use crate::recover::scanned::{Named, Scan};
-use crate::recover::superblock::{State, Superblock};
+use crate::recover::superblock::{FORMAT_VERSION, State, Superblock};
 use crate::sequence::Sequence;
 use crate::settings::{Limits, Settings};
 use crate::store::Store;
@@ -90,7 +92,7 @@ impl Store {
         settings: &Settings,
         placed: (u64, u32, Moves),
     ) -> (Self, Recovered) {
-        let limits = Limits::fit(settings, &superblock.geometry);
+        let limits = Limits::fit(settings, &superblock.geometry, superblock.fragment_bytes);
         let logged = Logged::of(&replay);
         let journal = Journal::read(
             found.journal.as_deref().unwrap_or_default(),
@@ -137,8 +139,23 @@ impl Store {
         let covers = store.background().covers;
         store.take_log_over(&logged, covers);
         store.begin_scan(touched, named, &logged);
-        let recovered = store.describe(clean, why.as_deref());
+        let mut recovered = store.describe(clean, why.as_deref());
+        recovered.words += &store.shorter_than_new(settings);
         (store, recovered)
+    }
+
+    /// What to say of a store whose objects are cut shorter than those of a new one.
+    fn shorter_than_new(&self, settings: &Settings) -> String {
+        let here = self.fragment_bytes();
+        let new = Geometry::plan(self.geometry.total_bytes, self.geometry.chunk_bytes)
+            .map_or(here, |new| fragment_bytes(settings.fragment_bytes, &new));
+        match here >= new / 2 {
+            true => String::new(),
+            false => format!(
+                "; an earlier version made it: an object of more than {here} bytes takes several reads, in a new store (loligo store init \
+                 --force) one of more than {new}"
+            ),
+        }
     }
 
     /// Puts in what the checkpoint has. Gives what it names in touched regions.
@@ -379,6 +396,7 @@ fn opened(
         false => superblock.keys_left_at,
     };
     Superblock {
+        version: FORMAT_VERSION,
         accept_from,
         placement,
         keys_left_at,

@@ -12,6 +12,7 @@
 //!
 //! The secret keys the MACs and is not for printing: `Debug` leaves it out.
 
+use crate::fragments;
 use crate::geometry::Geometry;
 use crate::layout::superblock as field;
 use crate::layout::{PAGE_BYTES, SUPERBLOCK_BYTES};
@@ -24,7 +25,13 @@ use twox_hash::XxHash3_64;
 const MAGIC: [u8; 8] = *b"\x89LOLIGO\n";
 
 /// Raised with every change of the format that older programs would misread.
-pub const FORMAT_VERSION: u32 = 5;
+pub const FORMAT_VERSION: u32 = 6;
+
+/// The oldest version that is read. A start writes the superblock in the present one, and leaves all else as it is.
+pub const FORMAT_VERSION_OLDEST: u32 = 5;
+
+/// The first version whose superblock says how long fragments are.
+const FORMAT_VERSION_OF_FRAGMENTS: u32 = 6;
 
 /// How the store was left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +55,8 @@ pub struct IndexPlace {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Superblock {
+    /// The version of the format it was written in. It is written in the present one.
+    pub version: u32,
     /// How it was left.
     pub state: State,
     /// Names the store for life.
@@ -81,6 +90,8 @@ pub struct Superblock {
     /// The eviction policy the records were written under. 0: second-chance. With any other the regions are not
     /// noted in the journal, so all of them have to be scanned.
     pub policy: u32,
+    /// Bodies are cut into fragments of this length, in bytes.
+    pub fragment_bytes: u32,
     /// The second copy was older than this one, or not whole: it is to be written before the first is.
     pub(crate) second_first: bool,
 }
@@ -95,7 +106,9 @@ pub enum SuperblockError {
     #[error("no store here, but other data")]
     Foreign,
     /// Written by another version of the format.
-    #[error("format version {found}, this program reads {FORMAT_VERSION}")]
+    #[error(
+        "format version {found}, this program reads {FORMAT_VERSION_OLDEST} to {FORMAT_VERSION}"
+    )]
     Version {
         /// Its version.
         found: u32,
@@ -160,6 +173,7 @@ impl Superblock {
         field::WEIGHT.put_u32(&mut bytes, self.weight);
         field::REGION_CHUNKS.put_u32(&mut bytes, geometry.region_chunks);
         field::POLICY.put_u32(&mut bytes, self.policy);
+        field::FRAGMENT_BYTES.put_u32(&mut bytes, self.fragment_bytes);
         let checksum = XxHash3_64::oneshot(&bytes[..field::CHECKSUM.at]);
         field::CHECKSUM.put_u64(&mut bytes, checksum);
         bytes.freeze()
@@ -183,7 +197,7 @@ impl Superblock {
         }
         // The version comes before the checksum: another version may keep its checksum elsewhere.
         let found = field::VERSION.u32(bytes);
-        if found != FORMAT_VERSION {
+        if !(FORMAT_VERSION_OLDEST..=FORMAT_VERSION).contains(&found) {
             return Err(SuperblockError::Version { found });
         }
         if field::CHECKSUM.u64(bytes) != XxHash3_64::oneshot(&bytes[..field::CHECKSUM.at]) {
@@ -212,6 +226,7 @@ impl Superblock {
             bytes: field::INDEX_BYTES.u64(bytes),
         };
         let superblock = Self {
+            version: found,
             state,
             uuid: field::UUID.array(bytes),
             epoch: field::EPOCH.u64(bytes),
@@ -227,13 +242,24 @@ impl Superblock {
             keys_left_at: field::KEYS_LEFT_AT.u64(bytes),
             weight: field::WEIGHT.u32(bytes),
             policy: field::POLICY.u32(bytes),
+            fragment_bytes: field::FRAGMENT_BYTES.u32(bytes),
             second_first: false,
             geometry,
         };
-        if superblock.geometry.is_sound() && superblock.index_is_sound() {
-            Ok(superblock)
-        } else {
-            Err(SuperblockError::Damaged)
+        if !superblock.geometry.is_sound() || !superblock.index_is_sound() {
+            return Err(SuperblockError::Damaged);
+        }
+        superblock.with_fragments()
+    }
+
+    /// As a store of its format version means it.
+    fn with_fragments(mut self) -> Result<Self, SuperblockError> {
+        if self.version < FORMAT_VERSION_OF_FRAGMENTS {
+            self.fragment_bytes = fragments::fragment_bytes_before_6(&self.geometry);
+        }
+        match fragments::is_sound(self.fragment_bytes, &self.geometry) {
+            true => Ok(self),
+            false => Err(SuperblockError::Damaged),
         }
     }
 
@@ -285,6 +311,7 @@ mod tests {
             bytes: 4096,
         });
         Superblock {
+            version: FORMAT_VERSION,
             state,
             uuid: [1; 16],
             epoch: 3,
@@ -301,6 +328,7 @@ mod tests {
             keys_left_at: 44,
             weight: 46,
             policy: 46,
+            fragment_bytes: 47,
             second_first: false,
         }
     }

@@ -186,7 +186,7 @@ mod tests {
             locality_buffers,
             ..Settings::default()
         };
-        Buffers::new(&Limits::fit(&settings, &geometry), 512)
+        Buffers::new(&Limits::fit(&settings, &geometry, 1 << 20), 512)
     }
 
     fn add(buffers: &mut Buffers, server: u64, kib: usize) -> Option<usize> {

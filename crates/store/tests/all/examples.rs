@@ -50,8 +50,8 @@ fn many_records_make_one_write() {
     shell.settle();
     let figures = shell.store.figures();
     assert_eq!(
-        figures.writes, 120,
-        "12 records of 20 chunks to a cluster of 128 KiB, half of a region, and one at its end"
+        figures.writes, 13,
+        "a hundred records of 20 chunks to a cluster of 1 MiB, and what is left of each region"
     );
     assert!(
         figures.write_bytes * 100 < figures.insert_bytes * 102,

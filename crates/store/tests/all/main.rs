@@ -9,6 +9,7 @@ mod format_doc;
 mod in_place;
 mod inspect;
 mod locality;
+mod long_records;
 mod lru;
 mod many_variants;
 mod model;

@@ -1,7 +1,7 @@
 //! Opening and closing, one example each.
 
 use crate::common::{MIB, Shell, body};
-use store::{FORMAT_VERSION, KeyHash, OpenPlan, Outcome, State, Superblock};
+use store::{FORMAT_VERSION_OLDEST, KeyHash, OpenPlan, Outcome, State, Superblock};
 
 fn fill_100(shell: &mut Shell) {
     for n in 0..100u64 {
@@ -126,7 +126,7 @@ fn what_is_not_ours_is_not_touched() {
         }
         plan(&start)
     };
-    for older in 0..FORMAT_VERSION {
+    for older in 0..FORMAT_VERSION_OLDEST {
         let OpenPlan::Fresh { reason, previous } = of_version(older) else {
             panic!("an older version")
         };

@@ -5,6 +5,9 @@ use store::{About, Fragment, Lookup, Manner, NewRecord, Outcome, Reinsertion, Se
 
 const BODY: usize = 8000;
 
+/// More short records than a share of a stretch.
+const RECORDS: u64 = 90;
+
 fn shell_with(policy: &str) -> Shell {
     let settings = Settings {
         replacement: policy.parse().unwrap(),
@@ -158,13 +161,13 @@ fn what_dies_while_the_sweep_reads_it_is_not_written_again() {
         ("softened", &soften),
     ];
     for (name, act) in acts {
-        let (mut shell, read) = being_read("reinsertion", 50);
-        assert_eq!(found(&shell, 50), 50);
-        (0..50).for_each(|n| act(&mut shell, n));
+        let (mut shell, read) = being_read("reinsertion", RECORDS);
+        assert_eq!(found(&shell, RECORDS), RECORDS);
+        (0..RECORDS).for_each(|n| act(&mut shell, n));
         let before = shell.store.figures().reinserted;
         shell.carry_out_reinsertion(read);
         assert_eq!(shell.store.figures().reinserted, before, "{name}");
-        for n in 0..50 {
+        for n in 0..RECORDS {
             let parts = shell.get_if_alive(&short(n));
             match name {
                 "purged" => assert!(parts.is_none()),
@@ -178,12 +181,12 @@ fn what_dies_while_the_sweep_reads_it_is_not_written_again() {
 
 #[test]
 fn a_purge_by_pattern_wins_against_the_sweep_too() {
-    let (mut shell, read) = being_read("reinsertion", 50);
+    let (mut shell, read) = being_read("reinsertion", RECORDS);
     let _ = shell.store.invalidate_matching(1, b"").unwrap();
     let before = shell.store.figures().reinserted;
     shell.carry_out_reinsertion(read);
     assert_eq!(shell.store.figures().reinserted, before);
-    assert!((0..50).all(|n| shell.get_if_alive(&short(n)).is_none()));
+    assert!((0..RECORDS).all(|n| shell.get_if_alive(&short(n)).is_none()));
 }
 
 #[test]

@@ -1,10 +1,15 @@
 //! Second chances: the shorter a record, the sooner it is written again.
 
 use crate::common::{MIB, Shell, body, second_chances};
-use store::{Fragment, Lookup, NewRecord, Outcome, Read, RecordParts, Settings};
+use store::{Fragment, Geometry, Lookup, NewRecord, Outcome, Read, RecordParts, Settings};
 
-const STORE_BYTES: u64 = 16 * MIB;
 const MIDDLING: usize = 8000;
+
+/// Of many regions, so that little is empty ahead of the writer.
+fn shell(settings: Settings) -> Shell {
+    let geometry = Geometry::plan(16 * MIB, 512).unwrap();
+    Shell::with_geometry(geometry.with_region_bytes(256 << 10), settings)
+}
 
 fn put(shell: &mut Shell, key: &[u8], len: usize, server: u64) -> Outcome {
     let hash = shell.hash(key);
@@ -48,7 +53,7 @@ fn read(shell: &Shell, key: &[u8]) -> Option<(Read, RecordParts)> {
 
 /// At how many percent of the area written a short, a middling and a long record are to be written again.
 fn first_at(settings: Settings, server: u64) -> [u64; 3] {
-    let mut shell = Shell::new(STORE_BYTES, settings);
+    let mut shell = shell(settings);
     let names = ["short", "usual", "long"];
     for (name, len) in names.into_iter().zip([300, MIDDLING, 60_000]) {
         put(&mut shell, name.as_bytes(), len, server);
@@ -98,7 +103,7 @@ fn what_lies_together_has_one_window() {
 
 #[test]
 fn the_short_end_of_a_long_object_is_no_short_object() {
-    let mut shell = Shell::new(STORE_BYTES, second_chances());
+    let mut shell = shell(second_chances());
     for (key, fragment) in [(&b"end"[..], true), (&b"whole"[..], false)] {
         let hash = shell.hash(key);
         let stored = shell.put_record(&NewRecord {

@@ -1,6 +1,6 @@
 //! The memory in front of a disk: a cache with a limit on the size of objects.
 //!
-//! As in the proxy, it takes no object larger than 1/128 of the memory, nor one above 1 MiB.
+//! As in the proxy, it takes no object larger than 1/128 of the memory, nor one above 1152 KiB.
 //!
 //! Not known here: the disk.
 
@@ -9,7 +9,7 @@ use crate::cache::{Level, LevelSettings, PolicyKind};
 /// Largest object as a share of the memory (`cache::memory`: an eighth of one of 16 shards).
 const OBJECT_SHARE: u64 = 128;
 /// Largest object in bytes (`limits.memory-object-max`).
-const OBJECT_BYTES_MAX: u64 = 1 << 20;
+const OBJECT_BYTES_MAX: u64 = 1152 << 10;
 
 /// See the head of this file.
 pub struct Memory {

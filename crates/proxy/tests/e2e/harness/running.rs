@@ -381,8 +381,12 @@ impl Disk {
     }
 
     /// The plan with a store of another name beside it.
-    pub fn named(&self, name: &str, plan: Plan) -> Plan {
+    pub fn named(&self, name: &str, mut plan: Plan) -> Plan {
         let path: &Path = self.dir.path();
+        // Short fragments in a small store, so that large objects need not be large.
+        plan.storing.fragment_bytes = (self.mib as u32)
+            .saturating_mul(1016)
+            .clamp(65_024, 1 << 20);
         Plan {
             stores: vec![StorePlan::at(path.join(name), Some(self.mib << 20))],
             ..plan

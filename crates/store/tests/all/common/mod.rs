@@ -82,7 +82,11 @@ const SECTOR: usize = 512;
 
 impl Shell {
     pub fn new(total_bytes: u64, settings: Settings) -> Self {
-        let geometry = Geometry::plan(total_bytes, 512).unwrap();
+        Self::with_geometry(Geometry::plan(total_bytes, 512).unwrap(), settings)
+    }
+
+    pub fn with_geometry(geometry: Geometry, settings: Settings) -> Self {
+        let total_bytes = geometry.total_bytes;
         let store = Store::create(geometry, &settings, Identity::new(random_bytes(1)));
         let mut shell = Self {
             store: Arc::new(store),
