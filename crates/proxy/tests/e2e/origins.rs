@@ -406,39 +406,3 @@ fn stalled_uploads_of_one_client_leave_an_origin_to_others() {
     );
     drop(stalled);
 }
-
-/// The origin breaks off, is asked for the rest, and says no more: nothing of that is stored, so it is given up with its client.
-#[test]
-fn the_rest_of_a_body_is_given_up_with_its_client() {
-    const SENT: usize = 400_000;
-    let body = pattern(1_000_000);
-    let gate = Gate::new();
-    let held = gate.clone();
-    let origin = Origin::start(move |exchange| {
-        let length = |bytes: usize| format!("Content-Length: {bytes}");
-        let Some(range) = exchange.field("range").map(str::to_owned) else {
-            let fields = [FRESH, "ETag: \"1\"", &length(body.len())];
-            exchange.send(head("200 OK", &fields));
-            exchange.send(&body[..SENT]);
-            exchange.close();
-            return;
-        };
-        assert_eq!(range, format!("bytes={SENT}-{}", body.len() - 1));
-        let part = format!("Content-Range: {}/{}", range.replace('=', " "), body.len());
-        let fields = ["ETag: \"1\"", &part, &length(body.len() - SENT)];
-        exchange.send(head("206 Partial Content", &fields));
-        held.pass();
-    });
-    let proxy = Proxy::start(with_admin(plan_for(&origin)));
-    let mut client = proxy.client();
-    client.ask("GET", "/a", &[]);
-    gate.arrived(1);
-    eventually("the gauge shows it", || {
-        (gauge(&proxy, "origin_connections_used_open") == 1).then_some(())
-    });
-    client.vanish();
-    eventually("the connection is closed", || {
-        (gauge(&proxy, "origin_connections_used_open") == 0).then_some(())
-    });
-    gate.open();
-}
