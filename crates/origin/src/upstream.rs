@@ -535,7 +535,8 @@ impl Upstream {
         if is_short {
             let mut body = self.body(head);
             // Boxed, because it is rare and would double the future of every request.
-            let read = Box::pin(async { while let Ok(Some(_)) = body.next(context, watch).await {} });
+            let read =
+                Box::pin(async { while let Ok(Some(_)) = body.next(context, watch).await {} });
             let _ = tokio::time::timeout(REFUSAL_WAIT, read).await;
         }
     }
