@@ -278,8 +278,8 @@ besides {
     watermarks: Watermarks = Watermarks { high_percent: 97, low_percent: 95 },
     /// Size of one cluster write; a power of two.
     cluster_bytes: u32 = MIB as u32,
-    /// The longest time from a cluster's first record to its write. A record may have waited as long in a locality buffer
-    /// before.
+    /// The longest time from a cluster's first record to its write; a record may have waited as long in a locality buffer
+    /// before. 0: each record is a write of its own.
     cluster_deadline: Duration = Duration::from_secs(1),
     /// Objects longer than this are stored in pieces of a little more, if a region of the store has room for them.
     fragment_bytes: u32 = MIB as u32,

@@ -182,7 +182,7 @@ pub struct Settings {
     /// Default 1 MiB; in effect between 64 KiB and half of a region.
     pub cluster_bytes: u32,
     /// Milliseconds a record waits at most for its cluster to fill, and before that, with locality buffers, for its buffer.
-    /// Default 1000.
+    /// Default 1000. 0: it waits for nothing, and is a write of its own.
     pub cluster_deadline_ms: u64,
     /// What leaves to make room. Default second-chance.
     pub replacement: Replacement,
@@ -239,6 +239,8 @@ impl Default for Settings {
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
     pub cluster_chunks: u32,
+    /// A cluster with so many is written at once: all that it has room for, or the first record.
+    pub full_chunks: u32,
     pub cluster_deadline_ms: u64,
     pub replacement: Replacement,
     pub watermarks: Watermarks,
@@ -279,9 +281,14 @@ impl Limits {
             .clamp(1, SHARDS_MAX)
             .min(shards)
             .next_power_of_two();
+        let cluster_chunks = (whole(cluster_bytes) / chunk_bytes) as u32;
         let segments = data_bytes.div_ceil(SEGMENT_DATA_BYTES * shards as u64);
         Self {
-            cluster_chunks: (whole(cluster_bytes) / chunk_bytes) as u32,
+            cluster_chunks,
+            full_chunks: match settings.cluster_deadline_ms {
+                0 => 1,
+                _ => cluster_chunks,
+            },
             cluster_deadline_ms: settings.cluster_deadline_ms,
             replacement: settings.replacement,
             watermarks: settings.watermarks,

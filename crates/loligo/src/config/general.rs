@@ -19,6 +19,7 @@ use proxy::plan::{
 };
 
 use super::acme;
+use super::experimental;
 use super::machine::Machine;
 use super::origin_tls;
 use super::problem::{Found, Problem, needs_allow};
@@ -105,6 +106,8 @@ pub fn rows() -> Vec<Row<Draft>> {
     rows.extend(log_rows());
     rows.extend(net_rows());
     rows.extend(certificate_rows());
+    let of_store = |row: Row<Storing>| row.within(|draft: &mut Draft| &mut draft.plan.storing);
+    rows.extend(experimental::rows().into_iter().map(of_store));
     part(&mut rows, "store.", Storing::SETTINGS, |p| &mut p.storing);
     part(&mut rows, "limits.", Limits::SETTINGS, |p| &mut p.limits);
     part(&mut rows, "timeouts.", Timeouts::SETTINGS, |p| {
@@ -324,6 +327,7 @@ pub fn memory_default(ram_bytes: u64) -> u64 {
 }
 
 fn check(draft: &Draft, whole: &Block, stores: &[StorePlan], problems: &mut Vec<Problem>) {
+    experimental::check(&draft.plan.storing, whole, problems);
     let dns = &draft.plan.dns;
     if dns.ttl_min > dns.ttl_max {
         let message = format!("must not exceed dns.ttl-max, {}", Time(dns.ttl_max));

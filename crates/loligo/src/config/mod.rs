@@ -22,8 +22,7 @@
 //! | `addresses` | addresses that are already in use, for `loligo check` alone |
 //! | `surroundings` | checks that the machine has what the plan needs |
 //!
-//! `rows` describes settings, `apply` reads them by it. `foreign` recognizes configurations of other programs, `retired` settings of earlier
-//! versions, `oddities` settings that are probably not meant; `explain` is `loligo check`, `reference` is `loligo settings`.
+//! `rows` says how a setting is described and kept, `apply` reads by that what was given. `foreign` knows configurations of other programs, `retired` settings that went, `experimental` those that only experiments need, `oddities` what is good but hardly meant; `explain` is `loligo check`, `reference` is `loligo settings`.
 
 mod acme;
 pub mod addresses;
@@ -35,6 +34,7 @@ mod deployed;
 #[cfg(test)]
 mod documented;
 pub mod encryption;
+mod experimental;
 pub mod explain;
 pub mod file;
 mod foreign;

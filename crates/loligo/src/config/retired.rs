@@ -21,22 +21,25 @@ const RETIRED: &[(&str, &str)] = &[
         "a store keeps the chunks it was made with; a new one has chunks of 512 bytes or of its device's blocks, if they are larger. \
          A store of an older version starts empty; make it anew with `loligo store init --chunk`",
     ),
-    ("store.cluster", "objects are gathered up to 1MiB a write"),
+    (
+        "store.cluster",
+        "objects are gathered up to 1MiB a write; for experiments there is experimental.cluster",
+    ),
     (
         "store.cluster-deadline",
         "what is gathered is written after a second at the latest",
     ),
     (
         "store.fragment",
-        "objects longer than 1MiB are stored in pieces of 1MiB",
+        "objects longer than 1MiB are stored in pieces of 1MiB; for experiments there is experimental.fragment",
     ),
     (
         "store.group-reads",
-        "where reads take long (store.lazy-reads) they bring along up to 64KiB",
+        "where reads take long (store.lazy-reads) they bring along up to 64KiB; for experiments there is experimental.group-reads",
     ),
     (
         "store.high-watermark",
-        "where objects leave one by one, eviction begins at 97 % and ends at 95 %",
+        "where objects leave one by one, eviction begins at 97 % and ends at 95 %; for experiments there is experimental.high-watermark",
     ),
     (
         "store.lazy-reads-deadline",
@@ -44,11 +47,11 @@ const RETIRED: &[(&str, &str)] = &[
     ),
     (
         "store.locality-buffers",
-        "where reads take long (store.lazy-reads) objects are gathered for 128 servers, elsewhere for none",
+        "where reads take long (store.lazy-reads) objects are gathered for 128 servers, elsewhere for none; for experiments there is experimental.locality-buffers",
     ),
     (
         "store.low-watermark",
-        "where objects leave one by one, eviction begins at 97 % and ends at 95 %",
+        "where objects leave one by one, eviction begins at 97 % and ends at 95 %; for experiments there is experimental.low-watermark",
     ),
 ];
 

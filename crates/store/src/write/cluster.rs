@@ -148,8 +148,8 @@ impl OpenCluster {
         &mut self.buffer[at..at + extent.len.0 as usize * chunk_bytes]
     }
 
-    pub(crate) fn is_full(&self, cluster_chunks: u32) -> bool {
-        self.used.0 >= cluster_chunks
+    pub(crate) fn is_full(&self, full_chunks: u32) -> bool {
+        self.used.0 >= full_chunks
     }
 
     pub(crate) fn covers(&self, extent: Extent) -> bool {

@@ -381,7 +381,7 @@ impl Store {
 
     pub(crate) fn close_if_full(&self, writer: &mut Writer, writes: &mut Writes) {
         let open = writer.open.as_ref();
-        if open.is_some_and(|open| open.is_full(self.limits.cluster_chunks)) {
+        if open.is_some_and(|open| open.is_full(self.limits.full_chunks)) {
             writes.push(self.close_cluster(writer));
         }
     }

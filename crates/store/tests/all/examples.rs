@@ -1,6 +1,6 @@
 //! The store's promises, one example each.
 
-use crate::common::{MIB, Shell, body};
+use crate::common::{MIB, Shell, body, second_chances};
 use store::{
     Corrupt, Fragment, KeyHash, Lookup, NewRecord, ObjectTotal, Outcome, Settings, Settled, Store,
     Superblock,
@@ -69,6 +69,22 @@ fn a_cluster_waits_no_longer_than_its_deadline() {
     assert!(shell.store.tick(shell.now_ms + 5000).is_empty());
     let free = shell.store.figures().ready_chunks;
     assert_eq!(free, 6143, "the rest of the run is free again");
+}
+
+#[test]
+fn without_a_deadline_each_record_is_a_write_of_its_own() {
+    let at_once = Settings {
+        cluster_deadline_ms: 0,
+        ..second_chances()
+    };
+    let mut shell = Shell::new(64 * MIB, at_once);
+    for key in [b"a", b"b", b"c"] {
+        shell.put(key, b"1");
+    }
+    assert_eq!(shell.store.figures().writes, 3);
+    shell.settle();
+    assert_eq!(shell.get(b"b").unwrap().body, "1");
+    shell.store.audit().unwrap();
 }
 
 #[test]

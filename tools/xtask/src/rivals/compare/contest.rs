@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use polymix::pages::paper::Tested;
@@ -26,7 +26,7 @@ use crate::block::{self, Loop, Mounted};
 use crate::failure::{During, Result, fail};
 use crate::interrupt;
 use crate::rivals::front::KeyKind;
-use crate::rivals::{Place, Request, Rival, Running, launch};
+use crate::rivals::{Place, Request, Rival, launch};
 use crate::size::Bytes;
 use crate::strace::Strace;
 
@@ -189,11 +189,12 @@ fn measure(
     dir: &Path,
     asked: &mut bool,
 ) -> Result<Measured> {
+    let takes_device = rival.takes_device() && !conditions.loligo_in_file;
     let device = Loop::attach(
         &dir.join("disk.img"),
-        device_bytes(rival, conditions.cache_size),
+        device_bytes(takes_device, conditions.cache_size),
     )?;
-    let mounted = (!rival.takes_device())
+    let mounted = (!takes_device)
         .then(|| file_system(conditions.disk, &device, &dir.join("mount")))
         .transpose()?;
     let place = match &mounted {
@@ -243,7 +244,14 @@ fn measure(
     let file_pages_bytes = pages.as_ref().and_then(|pages| pages.file_bytes().ok());
     let top = loaded.top()?;
     let calls = match watching {
-        Some(watching) => Some(count(watching, &loaded, &files_of(&running, &device))?),
+        Some(watching) => Some(count(
+            watching,
+            &loaded,
+            match takes_device {
+                true => &device.device,
+                false => &running.data,
+            },
+        )?),
         None => None,
     };
     interrupt::pause(SETTLE)?;
@@ -273,15 +281,6 @@ fn count(watching: Strace, loaded: &Loaded, place: &Path) -> Result<[Counted; 2]
     Ok([of(0), of(1)])
 }
 
-/// Where the cache's files are: in its directory, or the device itself.
-fn files_of(running: &Running, device: &Loop) -> PathBuf {
-    if running.rival.takes_device() {
-        device.device.clone()
-    } else {
-        running.data.clone()
-    }
-}
-
 /// Of a journal the throttle counts every block as a write, though a disk takes a commit in one go; so on a slow disk there is
 /// none, which is kind to those who keep files.
 fn file_system(disk: Speed, device: &Loop, dir: &Path) -> Result<Mounted> {
@@ -291,8 +290,8 @@ fn file_system(disk: Speed, device: &Loop, dir: &Path) -> Result<Mounted> {
     }
 }
 
-fn device_bytes(rival: Rival, cache: Bytes) -> Bytes {
-    if rival.takes_device() {
+fn device_bytes(takes_device: bool, cache: Bytes) -> Bytes {
+    if takes_device {
         return cache;
     }
     Bytes(cache.0 + FILE_SYSTEM_BYTES)

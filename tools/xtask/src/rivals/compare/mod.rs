@@ -4,6 +4,7 @@
 //! `loligo bench polymix` in a process of its own (`load`). Before the first run the disk's limit is proved by measurement and
 //! the ceiling that its reads set is printed (`ceiling`). With `--peak` rates are looked for (`peak`). What was found is a part (`report`) of what is written (`book`).
 //! `rivals paper000` is a comparison with Squid whose result is laid out as Tables 1 to 3 and Figures 6 to 8 of paper 000 (`paper000`),
+//! with `--ablation` Loligo alone, without each of its mechanisms (`ablation`);
 //! `rivals paper004` one with Tables 6.1 to 6.6 and Figures 6.1 and 6.2 of paper 004 (`paper004`).
 //!
 //! Loligo gets raw devices, as Traffic Server does; the others get ext4. All servers of the workload share one address, since
@@ -13,6 +14,7 @@
 //! Limits: one comparison on a machine (`alone`), one proxy and one load at a time, on the same machine: where both are short of CPU, the report's columns about the
 //! load generator say so.   Source: issue 6; MISSION rows S4, S5, U8.
 
+mod ablation;
 mod alone;
 mod book;
 mod calls;
@@ -115,13 +117,7 @@ fn carry_out(plans: &[Plan<'_>], layout: Layout<'_>) -> Result<()> {
     if first.conditions.dry_run {
         return Ok(());
     }
-    if !rustix::process::geteuid().is_root() {
-        fail!("loop devices, mounts and limits need root");
-    }
-    let _alone = Alone::on_this_machine(&command())?;
-    build_loligo()?;
-    build_lab()?;
-    let dir = directory()?;
+    let (_alone, dir) = begun()?;
     let mut book = Book::new(first.title, layout, first.conditions);
     for plan in plans {
         let comparison = prepared(plan, &dir)?;
@@ -135,6 +131,17 @@ fn carry_out(plans: &[Plan<'_>], layout: Layout<'_>) -> Result<()> {
         0 => Ok(()),
         n => fail!("{n} runs failed; the report says why"),
     }
+}
+
+/// What every run needs: the machine, the programs, and a folder for them.
+fn begun() -> Result<(Alone, PathBuf)> {
+    if !rustix::process::geteuid().is_root() {
+        fail!("loop devices, mounts and limits need root");
+    }
+    let alone = Alone::on_this_machine(&command())?;
+    build_loligo()?;
+    build_lab()?;
+    Ok((alone, directory()?))
 }
 
 /// Each proxy in turn: runs under strace, runs at the rates, and then its peak from what they told.

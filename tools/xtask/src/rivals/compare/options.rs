@@ -175,6 +175,9 @@ pub struct Conditions {
     /// Write a page with plots
     #[arg(long)]
     pub html: Option<PathBuf>,
+    /// Loligo's store is a file, as those of others are, and not the device.
+    #[arg(skip)]
+    pub loligo_in_file: bool,
     /// Further arguments for loligo serve
     #[arg(last = true)]
     pub loligo: Vec<String>,

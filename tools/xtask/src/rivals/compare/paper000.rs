@@ -14,6 +14,7 @@ use clap::Args;
 use page::Table;
 
 use self::printed::{PEAKS, PRINTED};
+use super::ablation::{self, AblationOptions};
 use super::book::Extra;
 use super::disk::Speed;
 use super::options::Conditions;
@@ -54,6 +55,8 @@ pub struct Options {
     )]
     fast_rate: Vec<f64>,
     #[command(flatten)]
+    ablation: AblationOptions,
+    #[command(flatten)]
     conditions: Conditions,
 }
 
@@ -64,10 +67,16 @@ Examples:
   The low-end machine of the paper:
     cargo xtask rivals paper000 --disk slow --html low.html
   The high-end one, and what the paper's Squid used (diskd):
-    cargo xtask rivals paper000 --disk fast --rivals squid-diskd,squid-ufs --rate 100,200,400";
+    cargo xtask rivals paper000 --disk fast --rivals squid-diskd,squid-ufs --rate 100,200,400
+  What each mechanism is worth, Loligo by itself:
+    cargo xtask rivals paper000 --ablation --rate 200 --json ablation.json";
 
 /// Runs and prints.
 pub fn run(options: &Options) -> Result<()> {
+    if let Some(how) = options.ablation.ablation {
+        let rounds = options.ablation.rounds;
+        return ablation::run(how, rounds, &options.rate, &options.conditions);
+    }
     let rivals = loligo_and(&options.rivals)?;
     let on = |disk: Speed| Conditions {
         disk,

@@ -38,7 +38,7 @@ fn tested(rate: f64, hit_ms: f64) -> Tested {
     }
 }
 
-fn measured(hit_ms: f64, objection: Option<&str>) -> Measured {
+pub fn measured(hit_ms: f64, objection: Option<&str>) -> Measured {
     Measured {
         phase: "top1".into(),
         planned_rate: 100.0,
