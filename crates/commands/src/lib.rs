@@ -1,7 +1,7 @@
 //! The common parts of the command lines of `loligo` and `loligo-lab`.
 //!
-//! Their help has one layout ([`help`]), shells complete them in one way ([`completions`]), both read and print sizes and times
-//! ([`units`]), and both write reports as text, JSON, pages and drawings ([`out`]).
+//! Their help is laid out alike ([`help`]), shells complete them alike ([`completions`]), both read and print sizes and times
+//! ([`units`]), and both write reports as text, JSON, pages and drawings ([`out`]). The tests of both read their command lines in pages ([`pages`]).
 //!
 //! Not known here: the commands.
 #![forbid(unsafe_code)]
@@ -10,6 +10,7 @@ pub mod completions;
 pub mod drawings;
 pub mod help;
 pub mod out;
+pub mod pages;
 pub mod units;
 
 use std::io::{self, Write as _};

@@ -65,12 +65,72 @@ pub fn run() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use clap::error::ErrorKind;
+    use commands::pages;
+
     use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
         command().debug_assert();
         help::assert_fits(&command());
+    }
+
+    /// The words behind the program's name, if they are for this one.
+    fn is_ours(words: &[String]) -> bool {
+        let first = words.first();
+        first.is_some_and(|name| command().find_subcommand(name).is_some())
+    }
+
+    fn understood(words: &[String]) -> Result<(), clap::Error> {
+        let typed = std::iter::once("loligo").chain(words.iter().map(String::as_str));
+        command().try_get_matches_from(typed).map(drop)
+    }
+
+    #[test]
+    fn command_lines_in_pages_are_understood() {
+        let (mut count, mut wrong) = (0, Vec::new());
+        for page in pages::all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")) {
+            for program in ["loligo", "loligo-lab"] {
+                let whole = page.commands(program).into_iter().map(|it| (it, true));
+                let named = page.mentions(program).into_iter().map(|it| (it, false));
+                let ours = whole.chain(named).filter(|((_, words), _)| is_ours(words));
+                for ((line, words), is_whole) in ours {
+                    count += 1;
+                    if let Err(error) = understood(&words)
+                        && (is_whole || !is_short(&words, &error))
+                    {
+                        let path = page.path.display();
+                        wrong.push(format!("{path}:{line}: {}: {error}", words.join(" ")));
+                    }
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert!(count > 60, "{count} commands");
+    }
+
+    /// Commands that pages name as gone, with the commit that last had them.
+    const GONE: [&str; 2] = ["freespace", "working-set"];
+
+    /// A sentence may name a command, and leave out what it needs, or say only what stands there: `loligo bench COMMAND`.
+    fn is_short(words: &[String], error: &clap::Error) -> bool {
+        let stands_for_others = |word: &String| {
+            let is_name = word.len() > 1 && word.bytes().all(|b| b.is_ascii_uppercase());
+            is_name || word.contains('…') || word.contains("...")
+        };
+        let lacks = matches!(
+            error.kind(),
+            ErrorKind::MissingRequiredArgument
+                | ErrorKind::MissingSubcommand
+                | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+        );
+        let is_gone = words
+            .get(1)
+            .is_some_and(|name| GONE.contains(&name.as_str()));
+        lacks || is_gone || words.iter().any(stands_for_others)
     }
 
     #[test]
