@@ -19,8 +19,8 @@ const PROGRAM: &str = "loligo-lab";
 /// The command could not be run.
 const EXIT_NOT_RUN: u8 = 2;
 
-/// The commands that are handed over, and their help in `loligo`.
-const COMMANDS: [(&str, &str); 3] = [
+/// What is handed over, and what the help of `loligo` says of it.
+const COMMANDS: [(&str, &str); 4] = [
     (
         "bench",
         "Load a proxy as a day of web traffic does, and check every byte it answers",
@@ -32,6 +32,10 @@ const COMMANDS: [(&str, &str); 3] = [
     (
         "model",
         "Ask what a cluster of caches with fronts can carry: the model of paper 003, and Loligo's own costs",
+    ),
+    (
+        "papers",
+        "Show what the five papers claim beside what was found, and how old each figure is",
     ),
 ];
 

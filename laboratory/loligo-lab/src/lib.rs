@@ -1,4 +1,4 @@
-//! The laboratory at the command line: `loligo bench`, `loligo lab`, `loligo model`.
+//! The laboratory at the command line: `loligo bench`, `loligo lab`, `loligo model`, `loligo papers`.
 //!
 //! A program of its own, so that a server does not carry it. `loligo` runs it when one of these commands is typed; typed by its own name it
 //! does the same, and its help speaks of `loligo` in either case.
@@ -10,6 +10,7 @@ mod bench;
 mod lab;
 mod lab_traces;
 mod model;
+mod papers;
 
 use std::process::ExitCode;
 
@@ -19,6 +20,7 @@ use commands::help;
 use bench::{BENCH_HELP, BenchCommand};
 use lab::{LAB_HELP, LabCommand};
 use model::{MODEL_HELP, ModelCommand};
+use papers::{PAPERS_HELP, PapersFlags};
 
 #[derive(Parser, Debug)]
 #[command(
@@ -45,6 +47,9 @@ enum Command {
     /// Ask what a cluster of caches with fronts can carry: the model of paper 003, and Loligo's own costs
     #[command(subcommand, after_help = MODEL_HELP)]
     Model(ModelCommand),
+    /// Show what the five papers claim beside what was found, and how old each figure is
+    #[command(after_help = PAPERS_HELP)]
+    Papers(PapersFlags),
 }
 
 /// The command line, as clap knows it: what there is to type, and what is said of it. Man pages are made of it (`examples/pages.rs`).
@@ -60,6 +65,7 @@ pub fn run() -> ExitCode {
         Command::Bench(command) => bench::run(&command),
         Command::Lab(command) => lab::run(&command),
         Command::Model(command) => model::run(&command),
+        Command::Papers(flags) => papers::run(&flags),
     }
 }
 

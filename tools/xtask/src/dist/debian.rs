@@ -78,8 +78,8 @@ pub const LAB: Package = Package {
         conffiles: &[],
         scripts: &[],
         description: "load generator and storage lab of the caching web proxy Loligo
- The commands bench, lab and model of loligo: a load for any proxy, PolyMix, of which every answer is compared byte by byte; layouts and
- policies of a cache compared on traces; what a cluster with fronts can carry. They are typed as \"loligo bench\" where loligo is
+ The commands bench, lab, model and papers of loligo: a load for any proxy, PolyMix, of which every answer is compared byte by byte; layouts
+ and policies of a cache compared on traces; what a cluster with fronts can carry; what five papers claim and what was found. They are typed as \"loligo bench\" where loligo is
  installed, else as \"loligo-lab bench\".
 ",
     },
