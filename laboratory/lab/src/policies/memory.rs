@@ -56,9 +56,10 @@ mod tests {
         memory.remember(2, 11);
         assert!(memory.ask(1, 10) && !memory.ask(2, 11));
         let mut memory = Memory::new(PolicyKind::LRU, 1 << 40);
-        memory.remember(1, 1 << 20);
-        memory.remember(2, (1 << 20) + 1);
-        assert!(memory.ask(1, 1 << 20) && !memory.ask(2, (1 << 20) + 1));
+        let most = u32::try_from(OBJECT_BYTES_MAX).unwrap();
+        memory.remember(1, most);
+        memory.remember(2, most + 1);
+        assert!(memory.ask(1, most) && !memory.ask(2, most + 1));
     }
 
     #[test]

@@ -231,7 +231,7 @@ mod tests {
         let scanned = sheet.found("crash", SCANNED_MIB);
         assert!((4.0..16.0).contains(&scanned), "{sheet:?}");
         assert!(
-            sheet.found("no checkpoint", SCANNED_MIB) > 30.0,
+            sheet.found("no checkpoint", TO_SCAN_MIB) > 30.0,
             "{sheet:?}"
         );
         for column in ["crash", "no checkpoint"] {
