@@ -7,8 +7,8 @@
 //! 2. Fresh enough: serve. Stale but allowed: serve, and revalidate in the background.
 //! 3. Not stored here: a member of our cluster may have it ([`crate::fetch::forwarding`]).
 //! 4. Else join the fetch in progress or start one ([`crate::fetch::share`]), and pass its answer on if this request may have it.
+//!
 //! Not known here: which requests bypass the cache.
-//! Not known here: which requests the cache has no part in.
 
 use base::mistakes::{Mistake, makes};
 
