@@ -1,9 +1,9 @@
 //! A response body as it arrives: announced length, chunks, or until the origin closes.
 //!
-//! What has come is given out piece by piece. A body of known length may be received into a [`Room`], where it is stored. At a clean end the
-//! connection goes back to the pool; what breaks off, or has bytes behind its end, is never used again.
+//! The body is given out in pieces as it arrives. A body of known length may be read into a [`Room`], where it will be stored. After a clean end
+//! the connection returns to the pool; after an error, or if bytes follow the end, it is closed.
 //!
-//! Not known here: heads, who is asked, caching.
+//! Not known here: heads, which server is asked, caching.
 //! Limits: [`FAST_BODY_READ_BYTES`] a read; every wait for the origin has one.
 
 use std::{
@@ -32,13 +32,13 @@ use base::deadline::Watch;
 use ledger::{Holder, Receiving, STEP_BYTES_MIN, Transfer, pause, room::Room};
 use record::metrics;
 
-/// What is read at once of a long body.
+/// The most bytes of one read of a long body.
 const BODY_READ_BYTES: usize = 64 << 10;
-/// The same once a read was filled: the body comes faster than it is read.
+/// The same once a read was full: the body arrives faster than it is read.
 const FAST_BODY_READ_BYTES: usize = 256 << 10;
-/// What is read at once of chunks.
+/// The most bytes of one read of a chunked body.
 const CHUNKED_READ_BYTES: usize = 16 << 10;
-/// Pieces smaller than this are joined when they are there at once.
+/// Smaller pieces are joined if they have arrived together.
 const GATHER_BYTES: usize = 16 << 10;
 
 /// Chunks of a body that arrived together.
@@ -76,7 +76,7 @@ impl Gathered {
     }
 }
 
-/// The first bytes of what was read. Few of them are copied: they would keep a long buffer, of which only they count.
+/// The first `bytes` of the input. If they are few, they are copied, so that a small piece does not keep a large buffer in memory.
 fn first_of(input: &mut BytesMut, bytes: usize) -> Bytes {
     match bytes < input.capacity() / 2 {
         true => {
@@ -93,7 +93,7 @@ fn first_of(input: &mut BytesMut, bytes: usize) -> Bytes {
 }
 
 enum BodyState {
-    /// On a stream of HTTP/2, which knows its length and its end.
+    /// A stream of HTTP/2. The stream itself knows the body's length and end.
     Stream,
     Length(u64),
     Chunked(Box<ChunkedDecoder>),
@@ -102,7 +102,7 @@ enum BodyState {
 }
 
 impl BodyState {
-    /// What is still to come, where that was announced.
+    /// The bytes still to come, if the length was announced.
     fn left(&self) -> Option<u64> {
         match self {
             BodyState::Length(left) => Some(*left),
@@ -113,7 +113,7 @@ impl BodyState {
     }
 }
 
-/// Notes when a body is not read any further.
+/// Notes in the trip, when dropped, that the body is not read any further.
 struct Heard(Trip);
 
 impl Drop for Heard {
@@ -122,7 +122,7 @@ impl Drop for Heard {
     }
 }
 
-/// What is read is there within this time, or the origin has failed.
+/// Waits for a read. If it takes longer than `limit`, the origin has failed.
 async fn within<F: Future<Output = io::Result<usize>> + Unpin>(
     watch: &Watch,
     limit: Duration,
@@ -135,7 +135,7 @@ async fn within<F: Future<Output = io::Result<usize>> + Unpin>(
 
 /// A response body as it arrives.
 pub struct Body {
-    /// It came whole with its head, into memory of its own length.
+    /// The whole body came with the head, in a buffer of exactly its length.
     is_exact: bool,
     heard: Heard,
     waits: OriginWaits,
@@ -145,23 +145,23 @@ pub struct Body {
     state: BodyState,
     reusable: bool,
     trailers: Option<Fields>,
-    /// The last read took as much as it might.
+    /// The last read was full.
     is_fast: bool,
-    /// Nobody stores it: it waits for room, and everything of it is counted.
+    /// The body is passed on and not stored: reads wait for room in the ledger, and every piece is counted.
     is_passing: bool,
-    /// Counts it among those that are received.
+    /// Counts the body among those being received.
     pub(super) receiving: Option<Receiving>,
-    /// Whose it is.
+    /// The connection that the body's memory is counted to.
     holder: Option<Arc<Holder>>,
-    /// Which pieces are its own.
+    /// Marks the pieces of this body.
     transfer: Transfer,
-    /// Does somebody wait for it who is not its holder, or nobody at all?
+    /// Do others than the holder read the body, or nobody?
     is_others: Option<Box<dyn Fn() -> bool>>,
 }
 
 impl Body {
-    /// What follows a head with this framing, or, where a filter says so, with another one further on. Of it `input` has come; `is_exact`:
-    /// in memory of its own length.
+    /// The body behind a head with this framing, or with the filter's framing if there is one. `input`: the bytes of it that have come;
+    /// `is_exact`: in a buffer of exactly their length.
     pub(super) fn new(
         lease: Lease,
         (input, is_exact): (BytesMut, bool),
@@ -200,22 +200,22 @@ impl Body {
         }
     }
 
-    /// Does it come as one piece that keeps no more memory than it has bytes?
+    /// Does the body come as one piece, in a buffer of exactly its length?
     pub fn is_exact(&self) -> bool {
         self.is_exact
     }
 
-    /// Nobody keeps it but its reader: where there is no room for more of it, it is not read any further.
+    /// The body is only passed on, not stored: where there is no room for more of it, reading stops.
     pub fn passes(&mut self, is_passing: bool) {
         self.is_passing = is_passing;
     }
 
-    /// It does not wait for its holder where this says that others read it, or that nobody does.
+    /// Reading does not wait for the holder while `is_others` says that others read the body, or nobody.
     pub fn may_be_others(&mut self, is_others: Box<dyn Fn() -> bool>) {
         self.is_others = Some(is_others);
     }
 
-    /// Is all of it taken, and known to be right?
+    /// Is the whole body taken, and known to be correct?
     pub fn is_over(&self) -> bool {
         self.filter.is_none() && matches!(self.state, BodyState::Done)
     }
@@ -229,7 +229,7 @@ impl Body {
         self.next_into(context, watch, None).await
     }
 
-    /// All that is left of it; `None`: that is longer than this bound.
+    /// The rest of the body; `None`: it is longer than `bytes_max`.
     pub async fn whole(
         &mut self,
         context: &OriginContext,
@@ -246,7 +246,7 @@ impl Body {
         Ok(Some(whole))
     }
 
-    /// As [`Self::next`]; what comes as the origin sends it, and with a known length, comes into the room while that has any left.
+    /// As [`Self::next`]. A body that no filter changes is read into the room, if its length is known and while the room has space.
     pub async fn next_into(
         &mut self,
         context: &OriginContext,
@@ -287,7 +287,7 @@ impl Body {
                 BodyState::Done => return Ok(None),
                 BodyState::Stream => return self.next_of_stream(context, watch, room).await,
                 BodyState::Length(0) => {
-                    // Bytes behind the end are not ours: such a connection is not used again.
+                    // Bytes after the end are not part of this answer: close the connection.
                     let clean = self.input.is_empty();
                     self.end(clean);
                     return Ok(None);
@@ -385,7 +385,7 @@ impl Body {
         }))
     }
 
-    /// The chunks that were read, joined if they are small: nobody pays per chunk of an origin's choosing.
+    /// The chunks that were read. Small ones are joined, so that an origin with tiny chunks does not cost one piece each.
     fn chunks_at_hand(&mut self, context: &OriginContext) -> Result<Option<Bytes>, Reject> {
         let mut gathered: Option<Gathered> = None;
         while let BodyState::Chunked(decoder) = &mut self.state {
@@ -421,12 +421,12 @@ impl Body {
         Ok(gathered.map(Gathered::into_bytes))
     }
 
-    /// The connection will not be used again, whatever comes.
+    /// Closes the connection after this answer in any case.
     pub fn forbid_reuse(&mut self) {
         self.reusable = false;
     }
 
-    /// A part of a request body, as it is written to this origin.
+    /// Frames a part of a request body for this origin.
     pub fn frame(&mut self, part: Part, is_chunked: bool) -> Bytes {
         match self.lease.as_mut().and_then(Lease::seat) {
             Some(seat) => seat.frame(part),
@@ -434,7 +434,7 @@ impl Body {
         }
     }
 
-    /// Writes more of the request body until it is through or the next piece of the answer can be taken.
+    /// Writes the request body until all of `unsent` is written or the next piece of the answer can be taken.
     pub async fn write_or_hear(
         &mut self,
         watch: &Watch,
@@ -444,7 +444,7 @@ impl Body {
             return seat_write_or_hear(self.waits.write, watch, seat, unsent).await;
         }
         match &mut self.lease {
-            // An answer without a body, or at its end, is heard already.
+            // An answer without a body, or at its end, can be taken at once.
             _ if matches!(self.state, BodyState::Length(0) | BodyState::Done) => Ok(Moved::Heard),
             Some(lease) if self.input.is_empty() => {
                 let moved =
@@ -461,7 +461,7 @@ impl Body {
         self.trailers.take()
     }
 
-    /// Counts a piece that has memory of its own. One that came whole with its head, and is stored as it is, counts with what is stored.
+    /// Counts a piece in a buffer of its own. A piece that came whole with its head, and is stored as it is, is counted with the stored object.
     fn counted(&self, piece: Bytes) -> Bytes {
         match &self.holder {
             Some(holder) if self.is_passing || !self.is_exact => {
@@ -471,14 +471,14 @@ impl Body {
         }
     }
 
-    /// Waits until something may be read of a body that is passed on, and says how much.
+    /// Waits until more of a passed-on body may be read, and returns how many bytes.
     async fn room_to_pass(&self, context: &OriginContext, watch: &Watch) -> usize {
         let ledger = &context.ledger;
         let Some(holder) = &self.holder else {
             return ledger.step();
         };
         let paused = &context.counters.transfers_paused;
-        // The filter has one, which it gives out for the next.
+        // A filter keeps one piece back, and gives it out with the next.
         let kept = usize::from(self.filter.is_some());
         let is_due = |waited| {
             self.is_others.as_ref().is_some_and(|it| it())
@@ -487,7 +487,7 @@ impl Body {
         pause::until_granted(ledger, holder, watch, paused, is_due).await
     }
 
-    /// Reads of a body of which so much is still to come.
+    /// Reads more of a body; `left`: the bytes still to come.
     async fn read_body(
         &mut self,
         context: &OriginContext,
@@ -533,7 +533,7 @@ impl Body {
         piece
     }
 
-    /// Reads a piece of the body into the room; `left` is still to come.
+    /// Reads a piece of the body into the room; `left`: the bytes still to come.
     async fn read_into(
         &mut self,
         watch: &Watch,
@@ -555,8 +555,8 @@ impl Body {
         }
     }
 
-    /// Reads a piece of a body that is passed on, at most so long, as soon as it is there. What it may be is asked of the ledger then: many
-    /// that wait at once would all be promised the same room. It comes by way of the worker's space, and waits without memory of its own.
+    /// Reads a piece of a passed-on body, at most `most` bytes, as soon as there is one. The ledger is asked for room only then: asked before, it
+    /// would promise the same room to all that wait. The read goes through the worker's buffer, so that a waiting body has no buffer of its own.
     async fn read_when_sent(
         &mut self,
         context: &OriginContext,
@@ -584,8 +584,8 @@ impl Body {
         Ok(read)
     }
 
-    /// Reads what is there of a body that is passed on and comes fast; `None`: nothing is. What is to come is waited for without the room
-    /// that there is now.
+    /// Reads the bytes that are there already, of a passed-on body that comes fast; `None`: there are none. The room granted here is
+    /// not kept while waiting for more.
     async fn read_at_once(
         &mut self,
         context: &OriginContext,
@@ -596,7 +596,7 @@ impl Body {
         let Some(lease) = &mut self.lease else {
             return Ok(Some(0));
         };
-        // A buffer that is no longer: what is not filled of it would be held and not counted.
+        // The buffer is exactly `most` long: the unfilled part of a longer one would be held and not counted.
         self.input = BytesMut::with_capacity(most);
         let mut reading = pin!(lease.stream().read_buf(&mut self.input));
         let read = poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;

@@ -1,11 +1,11 @@
-//! A and AAAA of one name, asked for at once: what comes of one is not kept waiting for the other.
+//! A and AAAA of one name, asked for at once: the answer for one family does not wait long for the other.
 //!
-//! RFC 8305 §3: once one family has been answered, the other one has a short time left. IPv6 has [`LATE_V6`]. IPv4 has [`LATE_V4`],
-//! because IPv6 alone may lead nowhere. A family that fails, or is late, does not fail the name.
+//! RFC 8305 §3: once one family has been answered, the other has a short time left: IPv6 [`LATE_V6`], IPv4 [`LATE_V4`], which is
+//! longer because IPv6 alone may not work. A family that fails, or is late, does not fail the name.
 //!
-//! A name whose IPv6 was late is asked for IPv4 alone for [`MEMORY`], so that not every connection waits.
+//! For [`MEMORY`] after its answer for IPv6 was late, a name is asked for IPv4 only, so that not every connection waits.
 //!
-//! Not known here: the whole look-up's bounds (`dns`). Limits: [`NAMES_MAX`] names are remembered, others wait each time.
+//! Not known here: the bounds of the whole look-up (`dns`). Limits: [`NAMES_MAX`] names are remembered; others wait each time.
 
 use std::{
     cell::RefCell,
@@ -30,12 +30,12 @@ use base::clock::Instant;
 const LATE_V6: Duration = Duration::from_millis(50);
 /// The same for IPv4.
 const LATE_V4: Duration = Duration::from_secs(1);
-/// How long it is remembered that IPv6 was late.
+/// How long a late answer for IPv6 is remembered.
 const MEMORY: Duration = Duration::from_secs(30);
-/// The most names until when something is remembered of them.
+/// The most names in one [`Until`].
 const NAMES_MAX: usize = 1024;
 
-/// Names of which something is known for a while.
+/// A set of names, each until a time.
 #[derive(Default)]
 pub(super) struct Until(RefCell<HashMap<Box<str>, Instant>>);
 
@@ -63,10 +63,10 @@ impl Until {
     }
 }
 
-/// The addresses of a name. `late`: names whose IPv6 was late.
+/// The addresses of a name. `late`: names whose answer for IPv6 was late.
 ///
 /// # Errors
-/// Neither family has any. Of two errors, one that is not "there are none": there may be some.
+/// Neither family has an address. Of two errors, one other than "no records" is returned, because there may be addresses then.
 pub(super) async fn addresses(
     by: &TokioResolver,
     name: &Name,
@@ -111,7 +111,7 @@ pub(super) async fn addresses(
     }
 }
 
-/// What comes of the other family; `None`: nothing in time. Nothing is late as long as there is nothing.
+/// The answer for the other family; `None`: not in time. If the first one failed, the other is waited for without this limit.
 async fn rest(
     first: &Result<Lookup, NetError>,
     limit: Duration,
@@ -146,7 +146,7 @@ mod tests {
     use crate::connection::ConnectError;
     use crate::dns::{DnsSettings, NameServer, Resolver};
 
-    /// What becomes of a look-up, how long it took, and how many questions were asked.
+    /// The result of a look-up, how long it took, and how many questions were asked.
     async fn look_up(
         resolver: &Resolver,
         server: &NameServer,
@@ -219,7 +219,7 @@ mod tests {
         let (found, ..) = look_up(&resolver, &server, "inside.example").await;
         assert_eq!(addresses(&found), ["127.0.0.1"]);
         assert!(!found.is_partial, "there are no others");
-        // That there is none of IPv4 comes first.
+        // The answer "no IPv4 address" comes first.
         for _ in 0..8 {
             resolver.reload();
             let (found, ..) = look_up(&resolver, &server, "only6.example").await;

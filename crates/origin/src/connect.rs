@@ -3,8 +3,8 @@
 //! Every wait has a time-out, and each step notes its times in [`ConnectTimes`]. Several addresses are tried one after the
 //! other (`race`).
 //!
-//! The rules of `access` are applied to every resolved address before a packet goes there, with the kernel's answer
-//! to which are this machine's own (`inward`). They are applied once more to both ends of the new connection before a
+//! The rules of `access` are applied to every resolved address before a packet is sent to it; the kernel is asked which
+//! addresses are this machine's own (`inward`). The rules are applied once more to both ends of the new connection before a
 //! byte is sent.
 //!
 //! Not known here: requests, retries.
@@ -35,17 +35,17 @@ use base::member::{OfMember, Refusal};
 use base::mistakes::{Mistake, makes};
 use base::socket::Socket;
 
-/// Failures of TLS are logged once in so long.
+/// A failure of TLS is logged at most once in this time.
 const LOG_PAUSE: Duration = Duration::from_secs(1);
-/// When a name that could not be looked up again is asked for once more.
+/// After this time, a name whose renewal failed is looked up again.
 const RENEW_AGAIN: Duration = Duration::from_secs(5);
 
 /// How a connection begins.
 #[derive(Clone, Copy)]
 struct Opening<'a> {
-    /// What is written first.
+    /// Bytes to write first: a PROXY header, or none.
     header: &'a [u8],
-    /// TLS may agree on HTTP/2.
+    /// TLS offers HTTP/2 beside HTTP/1.1.
     offers_h2: bool,
 }
 
@@ -82,9 +82,9 @@ pub struct Connector {
     failures: Failures,
     families: Families,
     machine: Machine,
-    /// When a failure of TLS was logged last, and how many were not since.
+    /// When a failure of TLS was logged last, and how many were not logged since.
     told: Cell<(Option<Instant>, u64)>,
-    /// What members of it are asked to prove.
+    /// How members of the cluster prove who they are.
     cluster: Option<Arc<dyn Introduction>>,
 }
 
@@ -104,7 +104,7 @@ impl Connector {
         }
     }
 
-    /// From now on connections are made and kept so. What is under way ends as it began.
+    /// Applies new settings to connections made from now on. Connections being opened keep the old ones.
     pub fn follow(&self, settings: Settings, tls: Tls) {
         self.connect_timeout.set(settings.connect_timeout);
         self.resolver.follow(settings.dns);
@@ -116,7 +116,7 @@ impl Connector {
         }
     }
 
-    /// The same, for a member of this cluster.
+    /// The same connector, as a member of this cluster.
     pub fn in_cluster(self, cluster: Option<Arc<dyn Introduction>>) -> Self {
         Self { cluster, ..self }
     }
@@ -140,14 +140,14 @@ impl Connector {
         Ok(tcp)
     }
 
-    /// Once a second: closes what the pool need not keep. Returns the destinations whose connections are used and whose names are to be
-    /// looked up again ([`Self::renew`]).
+    /// To be called once a second: closes idle connections that the pool need not keep. Returns destinations with open connections whose names
+    /// are to be looked up again ([`Self::renew`]).
     pub fn sweep(&self, now: Instant) -> Vec<Destination> {
         self.pool.sweep(now)
     }
 
-    /// Looks a name up again; connections to addresses that it has left take no further request. While it cannot be looked up, it leads
-    /// where it led.
+    /// Looks a name up again. Connections to addresses that the name no longer has take no further request. While the look-up fails, the
+    /// last addresses stay valid.
     pub async fn renew(&self, to: &Destination) {
         match self.resolver.look_up_anew(&to.host).await {
             Ok(found) => self.pool.resolved(to, &found.addresses, found.until),
@@ -177,7 +177,7 @@ impl Connector {
         self.lease_untold(to, access, times).await
     }
 
-    /// A connection that was released meanwhile, or a new one although that may have failed a moment ago.
+    /// A connection that was released while this call waited, or a new one. A remembered failure is ignored.
     pub async fn lease_untold(
         &self,
         to: &Destination,
@@ -191,8 +191,8 @@ impl Connector {
         }
     }
 
-    /// A connection for a request that may not be repeated: a new one, or one that was released meanwhile and is young. `recalls`: not if
-    /// it has failed a moment ago.
+    /// A connection for a request that may not be repeated: a new one, or a young one that was released while this call waited. `recalls`:
+    /// return a remembered failure instead of trying.
     pub async fn lease_young(
         &self,
         to: &Destination,
@@ -223,7 +223,7 @@ impl Connector {
         self.connect_untold(to, access, times).await
     }
 
-    /// The same, although it may have failed a moment ago.
+    /// The same, ignoring a remembered failure.
     pub async fn connect_untold(
         &self,
         to: &Destination,
@@ -234,7 +234,7 @@ impl Connector {
         self.open(slot, to, access, times).await
     }
 
-    /// A new connection that begins with this PROXY header, and is closed after its request. `recalls`: not if it has failed a moment ago.
+    /// A new connection that begins with this PROXY header and is closed after its request. `recalls`: return a remembered failure instead.
     pub async fn connect_telling(
         &self,
         to: &Destination,
@@ -258,8 +258,8 @@ impl Connector {
         }
     }
 
-    /// A new connection, although it failed a moment ago, for one request (`once`). `has_place`: set when the wait for a place among our
-    /// connections is over; what takes long after that is not our fault.
+    /// A new connection for one request (`once`), ignoring a remembered failure. `has_place`: set when the wait for a slot is over, because a
+    /// time-out after that is the server's fault and not ours.
     pub(super) async fn connect_anew(
         &self,
         to: &Destination,
@@ -289,7 +289,7 @@ impl Connector {
         self.failures.counts()
     }
 
-    /// A remembered failure took no time, in the step in which it had happened.
+    /// Returns a remembered failure. The step that had failed is noted with no duration.
     fn recall(
         &self,
         to: &Destination,
@@ -359,7 +359,7 @@ impl Connector {
                 return Err(error);
             }
         };
-        // The name also has an address of ours. If no other address answers, the request meant ourselves.
+        // The name also has an address of our own. If no other address answers, the request was meant for this proxy.
         let ours = |ip: &IpAddr| {
             access.check(SocketAddr::new(*ip, to.port)) == Err(Forbidden::OwnListener)
         };
@@ -388,7 +388,7 @@ impl Connector {
         };
         self.failures.clear(to);
         let lease = Lease::new(slot, stream, peer, is_inward);
-        // Other roots came into force meanwhile.
+        // Other roots may have come into force while this connection was opened.
         let is_of_before = to.tls && to.terms.is_none() && !self.tls.borrow().is(&tls);
         Ok(match is_of_before {
             true => lease.for_one_request(),
@@ -396,7 +396,7 @@ impl Connector {
         })
     }
 
-    /// What went wrong in TLS is told nowhere else: clients get a word. At most once a second.
+    /// Logs a failure of TLS, at most once a second. Clients only get a token, so the log is the only place with the reason.
     fn log(&self, to: &Destination, error: &ConnectError, now: Instant) {
         if !matches!(error, ConnectError::Tls(..)) {
             return;
@@ -440,7 +440,7 @@ impl Connector {
         if !makes(Mistake::PermitAnything) {
             access.check_connected(local, peer)?;
         }
-        // Stored with the connection, which may later serve a listener with stricter rules.
+        // Stored with the connection, because a listener with stricter rules may use it later.
         let is_inward = local.ip() == peer.ip() || self.machine.owns(peer.ip());
         // Requests are written whole, so Nagle's algorithm would only delay them.
         tcp.set_nodelay(true)?;
@@ -616,7 +616,7 @@ mod tests {
             let answer = connector
                 .lease(&to(host, address.port()), &own, &mut times())
                 .await;
-            // The other address of localhost is tried, and refuses.
+            // The other address of localhost is tried too, and refuses.
             assert_eq!(answer.err(), Some(Forbidden::OwnListener.into()), "{host}");
         }
         assert_eq!(connector.pool().in_use(), 0);

@@ -1,6 +1,6 @@
-//! A connection to an origin: where it leads, what is read from it, why there is none, and what making it has taken.
+//! A connection to an origin: its destination, its stream, the errors of connecting, and the times that connecting took.
 //!
-//! Not known here: how one is made, and kept.
+//! Not known here: how a connection is made and kept.
 
 use base::clock::Instant;
 use std::fmt;
@@ -32,15 +32,15 @@ pub struct Destination {
     pub host: Arc<str>,
     /// TCP port.
     pub port: u16,
-    /// The member of our cluster that this is, and which of its listeners; `None`: any other server.
+    /// The cluster member that this is, and its listener; `None`: not a member.
     pub member: Option<OfMember>,
-    /// TLS as it is spoken to this server alone; `None`: as to all others.
+    /// TLS settings for this server alone; `None`: those for all others.
     pub terms: Option<Tls>,
-    /// HTTP/2, where it is spoken; `None`: HTTP/1.1.
+    /// How HTTP/2 is used; `None`: HTTP/1.1 only.
     pub http2: Option<Http2>,
 }
 
-/// In two words for what is usual: a hash of many small fields costs several times as much.
+/// Usually two writes: hashing many small fields costs several times as much.
 impl Hash for Destination {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write(self.host.as_bytes());
@@ -58,7 +58,7 @@ impl Hash for Destination {
 }
 
 impl Destination {
-    /// With TLS and HTTP/2 as to the other one, if it is the same server: nobody else is shown its certificate.
+    /// Takes TLS and HTTP/2 settings from `other` if it is the same server, so that no other server is shown its certificate.
     pub fn as_of(self, other: &Destination) -> Destination {
         let is_same = (self.tls, self.port, &self.host) == (other.tls, other.port, &other.host);
         match is_same {
@@ -154,7 +154,7 @@ impl Stream {
         }
     }
 
-    /// The same, but the kernel is asked at this moment. One system call, or two.
+    /// The same, but asks the kernel now. One or two system calls.
     pub fn is_quiet_now(&mut self) -> bool {
         self.is_quiet() && !base::socket::is_readable(self.tcp())
     }
@@ -257,7 +257,7 @@ pub enum ConnectError {
     /// Any other error of the system.
     #[error("connecting to the origin failed: {0}")]
     Io(io::ErrorKind),
-    /// It failed just before and was not tried again.
+    /// It failed a moment ago and was not tried again.
     #[error("{0} (a moment ago; it was not tried again)")]
     Remembered(Arc<ConnectError>),
 }
@@ -284,7 +284,7 @@ impl ConnectError {
         }
     }
 
-    /// What a client is told: nothing that the origin, its certificate or the system has said. That is for the log.
+    /// The text for a client. It contains nothing that the origin, its certificate or the system has said: those go to the log only.
     pub fn for_client(&self) -> String {
         match self {
             Self::Tls(..) => "TLS to the origin failed".to_owned(),

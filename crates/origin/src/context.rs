@@ -1,4 +1,4 @@
-//! What origins are asked with: what it needs of the thread that it runs on, its bounds, and who hears what comes of it.
+//! The context of a request to an origin: the parts of the worker's thread that it uses, its bounds, and the traits by which others take part.
 //!
 //! Not known here: workers, upstreams, mirrors, the cluster. They implement the traits.
 
@@ -16,34 +16,34 @@ use base::{
 use ledger::Ledger;
 use record::metrics::Counters;
 
-/// What asking an origin needs of the thread that it runs on.
+/// The parts of a worker's thread that a request to an origin uses.
 pub struct OriginContext {
     /// Connections: pooled and new ones.
     pub connector: Connector,
-    /// What is kept of heads that are not complete.
+    /// Memory for heads that are not complete yet.
     pub heads: Rc<Heads>,
-    /// Bodies on their way.
+    /// Counts the memory of bodies under way.
     pub ledger: Ledger,
-    /// Where a read first lands.
+    /// The worker's buffer into which a read goes first.
     pub input: Rc<RefCell<Box<[u8]>>>,
-    /// What is counted.
+    /// The counters to update.
     pub counters: Arc<Counters>,
 }
 
 /// The bounds of one request to an origin.
 #[derive(Clone, Copy, Debug)]
 pub struct OriginWaits {
-    /// For the head of its answer.
+    /// The wait for the head of the answer.
     pub first_byte: Duration,
-    /// Without progress in writing.
+    /// The wait for progress while the request is written.
     pub write: Duration,
-    /// Between two reads of its body.
+    /// The wait between two reads of the answer's body.
     pub idle_read: Duration,
-    /// How much of a head is accepted.
+    /// The limits for the head of an answer.
     pub limits: http1::Limits,
 }
 
-/// Hears what comes of asking a server that was chosen among several. It is dropped when the server's answer is over.
+/// Is told the outcome of a request to a server that was chosen among several. Dropped when that server's answer is over.
 pub trait Verdict {
     /// The server has answered with this status.
     fn answered(&self, status: u16);
@@ -51,16 +51,16 @@ pub trait Verdict {
     fn failed(&self, error: &UpstreamError);
 }
 
-/// Changes a body, or checks it, between the origin and everybody else.
+/// Changes or checks a body between the origin and its readers.
 pub trait BodyFilter {
-    /// How the body comes from the origin.
+    /// The framing of the body as the origin sends it.
     fn framing(&self) -> Framing;
-    /// The next piece in, what can be told of it out.
+    /// Takes the next piece, and returns the bytes that may be passed on.
     fn take(&mut self, piece: Bytes) -> Option<Bytes>;
-    /// The body is over: what is left of it. A second time nothing is.
+    /// Called at the end of the body: returns the bytes that the filter still holds. A second call returns `None`.
     ///
     /// # Errors
-    /// The body is not what was promised.
+    /// The body is not the expected one.
     fn end(&mut self) -> Result<Option<Bytes>, UpstreamError>;
 }
 

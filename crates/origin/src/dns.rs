@@ -35,23 +35,23 @@ pub(super) const ADDRESSES_MAX: usize = 8;
 /// How long a name without an answer is remembered: as long as the wait for it took, but not longer than this.
 const SILENT_FOR_MAX: Duration = Duration::from_secs(30);
 
-/// What a look-up has found.
+/// The result of a look-up.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Found {
     /// All addresses, never none.
     pub addresses: Vec<IpAddr>,
-    /// Until when they hold.
+    /// Until when the addresses are valid.
     pub until: Instant,
-    /// It is not known whether the other family has any: they are all of one.
+    /// The addresses are of one family, and it is not known whether the other family has any.
     pub is_partial: bool,
 }
 
 /// A server that a name offers (RFC 2782).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Service {
-    /// Those of lower numbers are asked first.
+    /// Servers of lower numbers are asked first.
     pub priority: u16,
-    /// The share among those of one priority.
+    /// The share among servers of one priority.
     pub weight: u16,
     /// Where it listens.
     pub port: u16,
@@ -60,7 +60,7 @@ pub struct Service {
 }
 
 impl Found {
-    /// Those that are tried, in their order: at most `ADDRESSES_MAX`.
+    /// The addresses to try, in order: at most `ADDRESSES_MAX`.
     pub(super) fn to_try(&self) -> Vec<IpAddr> {
         alternate(&self.addresses)
     }
@@ -106,7 +106,7 @@ pub struct Resolver {
     asking: Cell<usize>,
     /// Names whose look-up had no answer, and until when they are not asked for again.
     silent: Until,
-    /// Names whose IPv6 was late.
+    /// Names whose answer for IPv6 was late.
     late: Until,
 }
 
@@ -133,7 +133,7 @@ impl Resolver {
         }
     }
 
-    /// From now on names are looked up so. Answers that are kept are forgotten if that is another way.
+    /// Looks names up by these settings from now on. If they differ from those before, cached answers are forgotten.
     pub fn follow(&self, settings: DnsSettings) {
         if *self.settings.borrow() != settings {
             self.settings.replace(settings);
@@ -174,7 +174,7 @@ impl Resolver {
         found
     }
 
-    /// The addresses of `host`, although it had no answer a moment ago.
+    /// The addresses of `host`, even if it had no answer a moment ago.
     pub(super) async fn look_up_anew(&self, host: &str) -> Result<Found, ConnectError> {
         self.ask(host).await
     }
@@ -188,18 +188,18 @@ impl Resolver {
         Ok(found)
     }
 
-    /// The addresses of `host` (lower case), and until when they hold.
+    /// The addresses of `host` (lower case), and until when they are valid.
     ///
     /// # Errors
-    /// It has none, or the name servers do not say.
+    /// The name has no address, or the name servers fail to answer.
     pub async fn addresses(&self, host: &str) -> Result<Found, ConnectError> {
         self.ask(host).await
     }
 
-    /// The servers that a name offers, in order and never none, and until when that holds.
+    /// The servers that a name offers, in order and never none, and until when the answer is valid.
     ///
     /// # Errors
-    /// It offers none, or the name servers do not say.
+    /// The name offers none, or the name servers fail to answer.
     //= rfc2782   a Target of "." means that the service is decidedly not available
     pub async fn services(&self, name: &str) -> Result<(Vec<Service>, Instant), ConnectError> {
         let name = Name::from_ascii(name).map_err(|_| ConnectError::NotFound)?;
@@ -242,7 +242,7 @@ impl Resolver {
         }
     }
 
-    /// Asks within the bounds of number and time.
+    /// Asks a question within the bounds on number and time.
     async fn within<T>(
         &self,
         question: impl AsyncFnOnce(TokioResolver) -> Result<T, NetError>,
@@ -338,7 +338,7 @@ impl Drop for Asking<'_> {
     }
 }
 
-/// Alternates the address families, so that a broken one costs one attempt and not all (RFC 8305 §4).
+/// Alternates the address families, so that a broken family costs one attempt instead of all (RFC 8305 §4).
 fn alternate(answer: &[IpAddr]) -> Vec<IpAddr> {
     let mut v6 = answer.iter().copied().filter(IpAddr::is_ipv6);
     let mut v4 = answer.iter().copied().filter(IpAddr::is_ipv4);
@@ -390,8 +390,8 @@ impl NameServer {
         }
     }
 
-    /// two.example has an address of each family, many.example twenty, inside.example loopback's, none.example does not exist. Of
-    /// silent6.example and lame6.example one family is never answered, or fails; of fail6.example the other one has no address; only6.example has one of IPv6.
+    /// two.example has one address of each family, many.example twenty, inside.example a loopback address; none.example does not exist. silent6 and
+    /// lame6.example: one family gets no answer, or an error. fail6.example: an error, and no address of the other. only6.example has only IPv6.
     fn answer(question: &[u8]) -> Option<Vec<u8>> {
         let name_length = question[12..].iter().position(|&b| b == 0).unwrap() + 1;
         let question_end = 12 + name_length + 4;

@@ -1,11 +1,11 @@
 //! Remembers origins that could not be reached, so that not every request tries a dead one.
 //!
-//! A failure to connect (name, TCP, TLS) is remembered for a short time. Requests meanwhile get it at once, as
-//! [`ConnectError::Remembered`]. A successful connection clears it. Answers of origins and failures of this machine
+//! A failure to connect (name, TCP, TLS) is remembered for a short time. Until then, requests fail at once with
+//! [`ConnectError::Remembered`]. A successful connection clears the entry. Answers of origins and failures of this machine
 //! do not count.
 //!
-//! A failure is returned only to requests that would have tried the same addresses, so that a listener with wider
-//! rules reveals nothing about the inside of a network.
+//! A failure is returned only to requests that would have tried the same addresses. Otherwise clients of a listener
+//! with strict rules would learn about the inside of a network from failures noted by one with wider rules.
 //!
 //! Limits: [`FAILURES_MAX`] destinations a worker; while all are recent, further ones are not remembered.
 
@@ -51,7 +51,7 @@ impl Failures {
         }
     }
 
-    /// From now on failures are remembered for so long. What is remembered is forgotten if that differs.
+    /// Applies a new time for which failures are remembered. If it differs, the table is cleared.
     pub(super) fn follow(&self, ttl: Duration) {
         if self.ttl.replace(ttl) != ttl {
             self.table.borrow_mut().clear();
@@ -76,7 +76,7 @@ impl Failures {
         Some(ConnectError::Remembered(Arc::clone(&failure.error)))
     }
 
-    /// How many were remembered so far, and how often one was returned instead of a new attempt.
+    /// How many failures were remembered so far, and how often one was returned instead of a new attempt.
     pub(super) fn counts(&self) -> (u64, u64) {
         (self.noted.get(), self.recalled.get())
     }
@@ -109,7 +109,7 @@ impl Failures {
         self.noted.set(self.noted.get() + 1);
     }
 
-    /// A connection was made.
+    /// A connection succeeded: forgets the destination's failure.
     pub(super) fn clear(&self, to: &Destination) {
         let mut table = self.table.borrow_mut();
         if !table.is_empty() {
@@ -118,7 +118,7 @@ impl Failures {
     }
 }
 
-/// Would every attempt fail in this way until something changes there?
+/// Is the failure the origin's, so that the next attempt would fail in the same way?
 fn is_of_the_origin(error: &ConnectError) -> bool {
     match error {
         ConnectError::NotFound | ConnectError::DnsFailed | ConnectError::DnsTimeout => true,

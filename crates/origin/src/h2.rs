@@ -6,13 +6,13 @@
 //!          '-- none: one opens a connection, the others wait for it; its driver (a task) reads and writes until it is over
 //! ```
 //!
-//! A [`Seat`] is what a [`crate::Lease`] carries in place of a connection. `head` turns a request as HTTP/1.1 has it into a field block,
-//! and a head that came into what `http1` makes of one. So whoever asks need not know which version the origin speaks.
+//! A [`Seat`] is the part of a [`crate::Lease`] that stands in for a connection. `head` turns a request from its HTTP/1.1 form into a field
+//! block, and a head that was received into the form of `http1`. So the rest of the crate need not know which version the origin speaks.
 //!
-//! What was not taken by the server ([`UpstreamError::Unprocessed`](crate::outcome::UpstreamError)) may be sent again, whatever it is.
+//! A request that the server did not take ([`UpstreamError::Unprocessed`](crate::outcome::UpstreamError)) may be sent again, whatever its method.
 //!
-//! Limits: those of [`http2::Limits`]; what has come of a body and was not taken is bounded by its stream's window; a request has
-//! [`QUEUED_BYTES_MAX`] and one piece queued; interim heads as over HTTP/1. The ledger counts both, and lends what a window is larger than
+//! Limits: those of [`http2::Limits`]. The unread part of an answer's body is bounded by its stream's window; a request has
+//! [`QUEUED_BYTES_MAX`] and one piece queued; interim heads as over HTTP/1. The ledger counts both, and lends the part of a window beyond
 //! [`STREAM_WINDOW`].
 
 mod driver;
@@ -25,10 +25,10 @@ pub(crate) use inward::Gone;
 pub(crate) use seat::Seat;
 pub(crate) use session::{Opening, Place, Session};
 
-/// What a server may send of a body before it is taken,
+/// The bytes of a body that a server may send before any of them are read, per stream,
 pub(crate) const STREAM_WINDOW: u32 = 16 << 10;
-/// and where there is memory for that.
+/// and the largest such window, where the ledger has memory for it.
 pub(crate) const STREAM_WINDOW_MAX: u32 = 128 << 10;
 
-/// What a stream may have queued before the next piece of its body is taken.
+/// The next piece of a request body is taken only while no more bytes than this are queued on its stream.
 pub(crate) const QUEUED_BYTES_MAX: usize = 64 << 10;

@@ -1,21 +1,21 @@
-//! How long origins keep a connection that nobody uses, as far as they have shown it.
+//! How long origins keep an idle connection open, as far as has been observed.
 //!
-//! A request that may not be repeated goes out on a pooled connection only while that is *young*: idle for less than a bound that its
-//! origin has earned.
+//! A request that may not be repeated goes out on a pooled connection only while that connection is *young*: idle for less than a bound
+//! that depends on its origin.
 //!
 //! | what the origin has shown | the bound |
 //! |---|---|
 //! | nothing yet | none of its connections is young |
-//! | a connection stays open for [`SHOWN_MIN`] after an answer | [`FIRST`], or half of the longest time that one stayed open |
-//! | `Keep-Alive: timeout` | that time without a second, or without half of it |
-//! | a connection was closed sooner than that | half of that connection's time, for [`MEMORY`] |
+//! | a connection stays open for [`SHOWN_MIN`] after an answer | [`FIRST`], or half of the longest time that one stayed open if that is more |
+//! | `Keep-Alive: timeout` | that time less a second, or half of that time if that is more |
+//! | a connection was closed sooner than that | half of the time after which it was closed, for [`MEMORY`] |
 //!
-//! An origin that keeps connections and closes one at once has been loaded anew, perhaps. That counts if it happens [`AGAIN`].
+//! A single connection that is closed at once, although others stay open, may only mean that the origin restarted. It counts if it happens [`AGAIN`].
 //!
-//! Times are counted from the head of the last answer: nobody knows when the origin was through with the rest of it.
+//! Times are counted from the head of the last answer, because it is unknown when the origin finished the rest of it.
 //!
-//! Not known here: connections. Limits: [`HABITS_MAX`] origins a worker; what a further one shows is not noted, so none of its connections
-//! is young.
+//! Not known here: connections. Limits: [`HABITS_MAX`] origins a worker. Observations of further ones are not stored, so none of their
+//! connections is young.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -24,31 +24,31 @@ use base::clock::Instant;
 
 /// The most origins whose habits are known.
 const HABITS_MAX: usize = 2048;
-/// The bound of an origin that has shown little.
+/// The bound of an origin about which little is known.
 const FIRST: Duration = Duration::from_secs(1);
 /// An origin that closes after each answer does so within less than this.
 const SHOWN_MIN: Duration = Duration::from_millis(10);
-/// What is closed at once within this time is closed for one reason.
+/// Several immediate closes within this time count as one.
 const ONCE: Duration = Duration::from_secs(1);
-/// What is closed at once after that, and within this time, makes it a habit.
+/// An immediate close after that, but within this time, makes it a habit.
 const AGAIN: Duration = Duration::from_secs(60);
 /// A full table is looked through for old entries no more often than this.
 const PRUNE_EVERY: Duration = Duration::from_secs(1);
-/// How long it is remembered that a connection was closed early, and any habit of an origin that shows nothing more.
+/// How long an early close is remembered, and the whole habit of an origin without further observations.
 const MEMORY: Duration = Duration::from_secs(600);
 
 struct Habit {
-    /// The longest that a connection was seen open after an answer.
+    /// The longest time after an answer at which a connection was still open.
     open: Duration,
-    /// The shortest time after which one was closed, and when that was seen.
+    /// The shortest time after an answer at which a connection was closed, and when that was seen.
     closed: Option<(Duration, Instant)>,
-    /// When one was closed at once, although others stay open.
+    /// When a connection was closed at once, although others stay open.
     odd: Option<Instant>,
-    /// When it showed something.
+    /// The time of the last observation.
     seen: Instant,
 }
 
-/// What the origins of one worker have shown.
+/// The habits of one worker's origins.
 #[derive(Default)]
 pub(super) struct Habits {
     known: HashMap<Destination, Habit>,
@@ -56,7 +56,7 @@ pub(super) struct Habits {
 }
 
 impl Habits {
-    /// An idle connection is open so long after an answer.
+    /// An idle connection is still open, `age` after its last answer.
     pub(super) fn seen_open(&mut self, to: &Destination, age: Duration, now: Instant) {
         if age < SHOWN_MIN {
             return;
@@ -66,7 +66,7 @@ impl Habits {
         }
     }
 
-    /// The origin has closed an idle connection, which was last seen open so long after an answer.
+    /// The origin has closed an idle connection, which was last seen open `age` after its last answer.
     pub(super) fn seen_closed(&mut self, to: &Destination, age: Duration, now: Instant) {
         let is_reload = |habit: &mut Habit| {
             age < SHOWN_MIN && !habit.open.is_zero() && !habit.is_odd_again(now)
@@ -76,7 +76,7 @@ impl Habits {
         }
     }
 
-    /// The same under a request, which may be lost by that: it always counts.
+    /// The origin has closed a connection under a request. The request may be lost, so this always counts.
     pub(super) fn broke(&mut self, to: &Destination, age: Duration, now: Instant) {
         if let Some(habit) = self.of(to, now) {
             let before = habit.closed.filter(|closed| is_recent(closed.1, now));
@@ -84,13 +84,13 @@ impl Habits {
         }
     }
 
-    /// Has it shown anything?
+    /// Is there a recent observation of this origin?
     pub(super) fn knows(&self, to: &Destination, now: Instant) -> bool {
         let habit = self.known.get(to);
         habit.is_some_and(|habit| is_recent(habit.seen, now))
     }
 
-    /// For how long after an answer a connection is young. `told`: how long the origin said that it keeps it.
+    /// For how long after an answer a connection is young. `told`: how long the origin says that it keeps the connection.
     pub(super) fn young(&self, to: &Destination, told: Option<Duration>, now: Instant) -> Duration {
         let habit = self
             .known
@@ -141,7 +141,7 @@ impl Habits {
 }
 
 impl Habit {
-    /// One was closed at once, although others stay open. Was there another lately, for another reason?
+    /// A connection was closed at once, although others stay open. Did that happen lately, in a separate event?
     fn is_odd_again(&mut self, now: Instant) -> bool {
         let before = self.odd.map(|at| now.saturating_duration_since(at));
         match before {
@@ -214,15 +214,15 @@ mod tests {
             habits.seen_closed(&a, age, now);
         }
         assert_eq!(habits.young(&a, None, now), 3 * S / 2);
-        // Once more, long after that.
+        // Another immediate close, long after that.
         let later = now + 2 * AGAIN;
         habits.seen_closed(&a, MS, later);
         assert_eq!(habits.young(&a, None, later), 3 * S / 2);
-        // And soon after that.
+        // And one soon after that.
         let soon = later + AGAIN / 2;
         habits.seen_closed(&a, MS, soon);
         assert_eq!(habits.young(&a, None, soon), MS / 2);
-        // Under a request the first time counts.
+        // An immediate close under a request counts the first time.
         let b = to("b");
         habits.seen_open(&b, 30 * S, now);
         habits.broke(&b, MS, now);

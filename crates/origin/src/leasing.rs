@@ -1,4 +1,4 @@
-//! The connection that a request goes out on: a place in a session of HTTP/2, a pooled connection, or a new one.
+//! The connection for a request: a place in a session of HTTP/2, a pooled connection, or a new one.
 //!
 //! Not known here: requests, answers.
 
@@ -23,34 +23,34 @@ use record::metrics;
 pub struct Whom<'a> {
     /// Where it is.
     pub destination: &'a Destination,
-    /// The PROXY header with which each connection to it begins: then it serves this client alone.
+    /// The PROXY header that begins a connection to it: such a connection serves this client alone.
     pub header: Option<&'a [u8]>,
     /// Where connections may go on behalf of the client.
     pub rules: &'a Destinations,
-    /// The origin, or whoever is asked in its place.
+    /// The origin, a parent or a sibling.
     pub hop: Hop,
-    /// Where it is noted what it takes.
+    /// Notes times and bytes.
     pub trip: &'a Trip,
-    /// If it was chosen among several: what comes of it is noted there.
+    /// Is told the outcome, if the server was chosen among several.
     pub verdict: Option<&'a Rc<dyn Verdict>>,
-    /// The bounds of asking it.
+    /// The bounds of the request.
     pub waits: OriginWaits,
-    /// Signs what is sent to it.
+    /// Signs the request.
     pub signer: Option<&'a Signer>,
 }
 
 /// Which connection a request may go out on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fit {
-    /// Any pooled one: the request is sent again if that turns out to be closed.
+    /// Any pooled connection: the request is sent again if that connection turns out to be closed.
     Pooled,
-    /// A pooled one only if the origin is not about to close it, as far as can be known: the request is sent once.
+    /// A pooled connection only if the origin, as far as can be known, is not about to close it: the request is sent once.
     Young,
-    /// A new one.
+    /// A new connection.
     New,
 }
 
-/// A connection to the one who is asked, a pooled one if there is one that fits; and whether it was.
+/// A connection to the server, a pooled one if one fits; true: it was used before.
 pub async fn connect(
     context: &OriginContext,
     whom: &Whom<'_>,
@@ -112,7 +112,7 @@ pub async fn connect(
     Ok((lease, reused))
 }
 
-/// A place in a session of HTTP/2, or what the origin has chosen in its place. `None`: it is asked by HTTP/1.1.
+/// A place in a session of HTTP/2, or a new HTTP/1.1 connection if the origin chose that. `None`: the origin is known to speak HTTP/1.1.
 async fn seat(
     context: &OriginContext,
     whom: &Whom<'_>,
@@ -121,7 +121,7 @@ async fn seat(
 ) -> Result<Option<Lease>, ConnectError> {
     let riding = Riding {
         is_once: fit == Fit::Young,
-        // With a choice, whether it is tried was decided there.
+        // For a server chosen among several, the choice has already decided to try it despite a recent failure.
         recalls: whom.verdict.is_none(),
         waits: &whom.waits,
         input: &context.input,
@@ -130,7 +130,7 @@ async fn seat(
     asked.await
 }
 
-/// A connection of HTTP/1.1: a new one, or one that was released meanwhile.
+/// A connection of HTTP/1.1: a new one, or one that another request released while this one waited.
 async fn made(
     context: &OriginContext,
     whom: &Whom<'_>,
@@ -138,7 +138,7 @@ async fn made(
     times: &mut ConnectTimes,
 ) -> Result<Lease, ConnectError> {
     let (connector, to, rules) = (&context.connector, whom.destination, whom.rules);
-    // With a choice among servers, whether this one is tried was decided there.
+    // For a server chosen among several, the choice has already decided to try it despite a recent failure.
     let recalls = whom.verdict.is_none();
     match fit {
         _ if let Some(header) = whom.header => {

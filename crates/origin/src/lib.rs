@@ -6,11 +6,11 @@
 //! ```
 //!
 //! A [`Lease`] is the right to one connection and is counted while it lives. [`Lease::reuse`] puts the connection
-//! back, dropping the lease closes it, so no path can forget to count.
+//! back; dropping the lease closes the connection, so that the count is right on every path.
 //!
-//! `connection` has what all of them speak of: [`Destination`], [`Stream`], [`ConnectError`], [`ConnectTimes`]. `dns` turns names
-//! into addresses, `inward` tells which are this machine's own, `connect` makes TCP connections, `race` to several addresses of a name, `tls` encrypts them and `listed` judges certificates,
-//! `pool` keeps them, `h2` speaks HTTP/2 on those that many requests share, `habits` tells for how long origins do, `failures` remembers destinations that could not be reached; `leasing` says which one a request goes out on, `upstream` asks, by `writing`, with a `context`, signed if the origin wants it (`signing`), and the answer's `body` follows; `once` is all of that for one small answer; `trip` notes what asking takes, for the record of a request.
+//! `connection` has the shared types ([`Destination`], [`Stream`], [`ConnectError`], [`ConnectTimes`]). Connecting: `dns`, `inward` (own addresses),
+//! `connect`, `race` (several addresses), `tls`, `listed` (certificates), `pool`, `h2`, `habits` (idle times), `failures` (remembered). A request:
+//! `leasing` (its connection), `upstream` with `writing` and `context`, `signing`, `body`; `once` (one small answer); `trip` (times, for the record).
 //!
 //! Everything belongs to one worker (`Rc`, no locks); only [`Tls`], the trusted roots, is shared by all.
 //!

@@ -1,13 +1,13 @@
 //! Which origins' certificates are accepted.
 //!
-//! Those that a trusted root has signed, by the rules of the web (`webpki`); and those that the operator has listed themselves. A root is one
-//! of the system's, or a listed one that calls itself an authority: `webpki` asks a root for nothing but its key, so a listed server's
-//! certificate as a root would answer for every name. A listed one
-//! is compared byte by byte, and must be for the name and hold today. What else it says does not matter: `openssl req -x509` calls a
-//! server's certificate one of an authority, and a certificate of X.509 version 1 has no extensions to say anything with. The rules of the
-//! web refuse both, curl, nginx and HAProxy accept them.
+//! Two kinds: certificates signed by a trusted root, by the rules of WebPKI (`webpki`), and certificates that the operator has listed. Roots are
+//! the system's, and listed certificates that call themselves authorities. Others are no roots: `webpki` uses only a root's key, so a
+//! listed server certificate as a root would vouch for every name. A listed certificate
+//! is compared byte by byte, and must match the name and be valid today. Its other fields do not matter: `openssl req -x509` marks a
+//! server's certificate as an authority, and a certificate of X.509 version 1 has no extensions at all. WebPKI
+//! refuses both; curl, nginx and HAProxy accept them.
 //!
-//! [`Pinned`] asks for a key besides, [`Any`] takes whatever comes.
+//! [`Pinned`] also requires a known key, [`Any`] accepts every certificate.
 //!
 //! Not known here: files, connections.
 
@@ -30,7 +30,7 @@ use webpki::{EndEntityCert, KeyUsage, VerifiedPath};
 
 use super::tls_words::NotPinned;
 
-/// Judges what an origin shows.
+/// Judges the certificate that an origin shows.
 #[derive(Debug)]
 pub(super) struct Verifier {
     /// `None`: there are no roots.
@@ -40,7 +40,7 @@ pub(super) struct Verifier {
 }
 
 impl Verifier {
-    /// By these roots, and these certificates themselves.
+    /// Accepts certificates signed by these roots, and the listed certificates themselves.
     ///
     /// # Errors
     /// There are neither roots nor certificates, or the roots cannot be used.
@@ -64,17 +64,17 @@ impl Verifier {
         })
     }
 
-    /// Is it one that can be listed, though it may be no root?
+    /// Can this certificate be listed, even if it is no root?
     pub(super) fn can_list(certificate: &CertificateDer<'_>) -> bool {
         Facts::of(certificate).is_some() && x509::key(certificate).is_some()
     }
 
-    /// Does it say that it may sign others? Only then is it a root. One of version 1 can't say so.
+    /// Does the certificate say that it may sign others? Only then is it a root. Version 1 cannot say so.
     pub(super) fn is_authority(certificate: &CertificateDer<'_>) -> bool {
         Facts::of(certificate).is_some_and(|facts| facts.is_authority)
     }
 
-    /// A listed one: name, then date.
+    /// Checks a listed certificate: name, then date.
     fn judge(
         certificate: &CertificateDer<'_>,
         name: &ServerName<'_>,
@@ -99,8 +99,8 @@ impl Verifier {
         Ok(ServerCertVerified::assertion())
     }
 
-    /// Has the key of a certificate that only can be listed signed this? TLS 1.2 does not tell the curve, so each algorithm of the scheme
-    /// that is for such a key is tried.
+    /// Was `signed` made by the key of a certificate that `webpki` cannot read? TLS 1.2 does not name the curve, so each algorithm of the scheme
+    /// that fits the kind of key is tried.
     fn signed_by_key(
         &self,
         message: &[u8],
@@ -123,7 +123,7 @@ impl Verifier {
         }
     }
 
-    /// The key of a certificate that the rules of the web cannot read.
+    /// The key of a certificate that `webpki` cannot read.
     fn key_of_unreadable<'a>(certificate: &'a CertificateDer<'_>) -> Option<&'a [u8]> {
         match ParsedCertificate::try_from(certificate) {
             Ok(_) => None,
@@ -185,7 +185,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// Any certificate is good. That the origin has its key is proved all the same.
+/// Accepts any certificate. The origin must still prove that it has the key.
 #[derive(Debug)]
 pub(super) struct Any(WebPkiSupportedAlgorithms);
 
@@ -240,14 +240,14 @@ impl ServerCertVerifier for Any {
     }
 }
 
-/// One of these keys, besides what the other one wants: that of the origin's own certificate, as with curl's `--pinnedpubkey`, or one on a path
-/// to a trusted root that was verified. What an origin merely sends along does not count, and a certificate that was not verified has no path.
+/// Requires a pinned key in addition to `besides`: the key of the origin's own certificate, as with curl's `--pinnedpubkey`, or a key on a
+/// verified path to a trusted root. Other certificates that an origin sends do not count, and an unverified certificate has no path.
 //= rfc7469 §2.6   the certificate chain that was validated has a key that is pinned
 #[derive(Debug)]
 pub(super) struct Pinned {
     pins: Vec<Pin>,
     besides: Arc<dyn ServerCertVerifier>,
-    /// Where paths end; `None`: there are none.
+    /// The roots at which paths end; `None`: there are no paths.
     roots: Option<Arc<RootCertStore>>,
     algorithms: WebPkiSupportedAlgorithms,
 }
@@ -268,7 +268,7 @@ impl Pinned {
         }
     }
 
-    /// Is there a path with a key that is pinned? Else the pins of the authorities on those that there are.
+    /// Is there a path with a pinned key? If not, returns the pins of the authorities on the paths found.
     fn looks_behind(
         &self,
         shown: &CertificateDer<'_>,
@@ -368,7 +368,7 @@ mod tests {
     use super::*;
     use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
-    /// Somebody who signs for others.
+    /// An authority.
     struct Signer {
         certificate: CertificateDer<'static>,
         issuer: Issuer<'static, KeyPair>,
@@ -393,7 +393,7 @@ mod tests {
             }
         }
 
-        /// One below it; `by` signs the same key, too.
+        /// A subordinate authority; also the certificates of the same key signed by `by`.
         fn signs(&self, name: &str, by: &[&Signer]) -> (Signer, Vec<CertificateDer<'static>>) {
             let (params, key) = (Signer::params(name), KeyPair::generate().unwrap());
             let signed = |by: &Signer| params.signed_by(&key, &by.issuer).unwrap().der().clone();
@@ -417,7 +417,7 @@ mod tests {
         Pin::of(x509::key(certificate).unwrap())
     }
 
-    /// Is this accepted with these pins? Else why not, in words.
+    /// Is the chain accepted with these pins? If not, the words for the log.
     fn judged(
         pins: &[Pin],
         roots: &[&CertificateDer<'static>],
@@ -451,7 +451,7 @@ mod tests {
         let (leaf, root, between) = (between.leaf(), root.certificate, between.certificate);
         for certificate in [&leaf, &between, &root] {
             let pins = [Pin([7; 32]), pin(certificate)];
-            // The root may be sent or not.
+            // The origin may send the root or leave it out.
             for shown in [&[&leaf, &between][..], &[&leaf, &between, &root]] {
                 assert_eq!(judged(&pins, &[&root], shown), Ok(()));
             }
@@ -469,9 +469,9 @@ mod tests {
         let leaf = root.leaf();
         let (sent, trusted) = (&other.certificate, &root.certificate);
         assert!(judged(&[pin(sent)], &[trusted], &[&leaf, sent]).is_err());
-        // Nor does the root that one has signed who is trusted as well.
+        // Nor does a second trusted root, which the leaf's path does not lead to.
         assert!(judged(&[pin(sent)], &[trusted, sent], &[&leaf, sent]).is_err());
-        // A key that is pinned makes nobody trusted.
+        // A pinned key alone does not make a certificate trusted.
         let strange = other.leaf();
         assert!(judged(&[pin(&strange)], &[trusted], &[&strange]).is_err());
         assert!(judged(&[pin(sent)], &[trusted], &[&strange, sent]).is_err());

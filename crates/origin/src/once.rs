@@ -1,9 +1,9 @@
 //! One request on a connection of its own, and its answer: for checks of servers, digests, certificates.
 //!
-//! The connection is made even if the last attempt failed a moment ago. It is closed behind the answer. One time limit holds for
-//! everything, from the connection to the last byte of the body.
+//! The connection is opened even if the last attempt failed a moment ago, and closed after the answer. One time limit covers
+//! everything, from connecting to the last byte of the body.
 //!
-//! Not known here: what is asked, and what for.
+//! Not known here: the content of the request, and its purpose.
 //! Limits: [`Request::within`], [`Request::limits`] for the head, and the bound that [`Answer::body`] is given.
 
 use std::{
@@ -35,11 +35,11 @@ use base::{
 };
 use ledger::Ledger;
 
-/// What a thread that serves no client may hold of answers. Those that ask have smaller bounds.
+/// The bytes of answers that a thread without clients may hold. Callers have smaller bounds.
 const APART_BYTES_MAX: u64 = 16 << 20;
 
 impl OriginContext {
-    /// For a thread that serves no client: with budgets of its own, and counters that nobody reads.
+    /// A context for a thread without clients: with its own budgets, and counters that nobody reads.
     pub fn apart(connector: Connector) -> OriginContext {
         OriginContext {
             connector,
@@ -57,19 +57,19 @@ pub struct Request<'a> {
     pub to: &'a Destination,
     /// Where connections may go.
     pub access: &'a Destinations,
-    /// Its method,
+    /// The method,
     pub method: &'a str,
-    /// and all of its bytes. They say `Connection: close`.
+    /// and the whole request, which includes `Connection: close`.
     pub bytes: &'a [u8],
-    /// Who signs it, if it goes out signed.
+    /// Signs the request, if it needs a signature.
     pub signer: Option<&'a Signer>,
-    /// How much of a head is accepted.
+    /// The limits for the head of an answer.
     pub limits: Limits,
-    /// How long all of it may take.
+    /// The limit for everything together.
     pub within: Duration,
 }
 
-/// The answer to it.
+/// The answer.
 pub struct Answer<'a> {
     /// The final head.
     pub head: ResponseHead,
@@ -83,7 +83,7 @@ impl Request<'_> {
     /// Sends the request and waits for the final head.
     ///
     /// # Errors
-    /// It cannot be signed, or its signature is refused. Or there is none in time. If the wait was for a place among our own connections, the error is [`ConnectError::Busy`].
+    /// It cannot be signed, its signature is refused, or no answer comes in time; [`ConnectError::Busy`] if the time was spent waiting for a slot.
     pub async fn send(self, context: &OriginContext) -> Result<Answer<'_>, UpstreamError> {
         let ends = Instant::now() + self.within;
         let waits = OriginWaits {
@@ -92,7 +92,7 @@ impl Request<'_> {
             idle_read: self.within,
             limits: self.limits,
         };
-        // Of a table that nobody looks through: `ends` is the only limit.
+        // A table of its own, which nothing sweeps: `ends` is the only limit.
         let watch = Deadlines::new().watch();
         let has_place = Cell::new(false);
         let asked = timeout_at(ends, async {
@@ -146,8 +146,8 @@ impl Request<'_> {
 }
 
 impl Request<'_> {
-    /// A place in a session of HTTP/2 that ends behind the answer, or a connection on which HTTP/1.1 was agreed on. `None`: it is known to
-    /// speak that.
+    /// A place in a session of HTTP/2 that is retired after the answer, or a connection on which TLS agreed on HTTP/1.1. `None`: the origin
+    /// is known to speak HTTP/1.1.
     async fn seat(
         &self,
         context: &OriginContext,
@@ -175,7 +175,7 @@ impl Answer<'_> {
     /// The body; `None`: it is longer than this bound.
     ///
     /// # Errors
-    /// It does not come, or not in time.
+    /// The body does not come, or not in time.
     pub async fn body(mut self, bytes_max: usize) -> Result<Option<Vec<u8>>, UpstreamError> {
         let reading = self.body.whole(self.context, &self.watch, bytes_max);
         let read = timeout_at(self.ends, reading).await;
@@ -192,7 +192,7 @@ mod tests {
         net::TcpListener,
     };
 
-    /// Status and body (`None`: too long) where a server sends this and closes, or keeps the connection open.
+    /// The status and body (`None`: too long) of a request to a server that sends this answer, then closes the connection or keeps it open.
     async fn asked(
         answer: &str,
         closes: bool,

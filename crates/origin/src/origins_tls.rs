@@ -1,7 +1,7 @@
-//! TLS to the origins of a plan: as to all, and as to those that have settings of their own.
+//! TLS to the origins of a plan: the settings for all, and those of origins with settings of their own.
 //!
-//! Files are read when a plan comes into force, and when they have changed. What has not changed stays itself, so that its connections are
-//! used further; what has gets connections of its own, and those of before end with their requests.
+//! Files are read when a plan comes into force, and when they have changed. Settings whose files are unchanged keep their [`Tls`], and so
+//! their connections. Changed ones get new connections; the old connections are closed after the requests on them.
 //!
 //! Not known here: when files are read again (`reload/renewing`).
 
@@ -19,13 +19,13 @@ use super::{
 /// TLS to all origins.
 #[derive(Clone)]
 pub struct OriginsTls {
-    /// To those that have no settings of their own.
+    /// TLS to origins without settings of their own.
     pub all: Tls,
     own: HashMap<Arc<OriginTls>, Tls>,
     files: Vec<(PathBuf, Stamp)>,
 }
 
-/// The same to all.
+/// One TLS for all origins.
 impl From<Tls> for OriginsTls {
     fn from(all: Tls) -> OriginsTls {
         OriginsTls {
@@ -36,7 +36,7 @@ impl From<Tls> for OriginsTls {
     }
 }
 
-/// Whom settings trust: the system, and the certificates of a file.
+/// The certificates that settings trust: the system's roots (yes or no), and those of a file.
 fn trusted(settings: &OriginTls) -> (bool, Option<PathBuf>) {
     (!settings.only_ca_file, settings.ca_file.clone())
 }
@@ -55,7 +55,7 @@ impl OriginsTls {
             if own.contains_key(settings) {
                 continue;
             }
-            // Before they are read: what changes meanwhile is read again.
+            // Take the stamps before reading, so that a file that changes meanwhile is read again.
             files.extend(
                 settings
                     .files()
@@ -80,7 +80,7 @@ impl OriginsTls {
         })
     }
 
-    /// The same, with what has not changed since then.
+    /// Keeps from `before` each [`Tls`] whose files have not changed.
     pub async fn renewed(mut self, before: &OriginsTls) -> OriginsTls {
         let mut trusts = HashMap::new();
         for settings in before.own.keys() {
@@ -110,12 +110,12 @@ impl OriginsTls {
         }
     }
 
-    /// TLS by these settings; `None`: as to all.
+    /// TLS by these settings; `None`: use [`Self::all`].
     pub fn of(&self, settings: Option<&Arc<OriginTls>>) -> Option<Tls> {
         self.own.get(settings?).cloned()
     }
 
-    /// The same, to the servers of an upstream. Those that names lead to are asked by their names, so these need some in any case.
+    /// TLS to the servers of an upstream. Names with TLS resolve to servers that are asked under those names, so these always get a [`Tls`].
     pub fn of_upstream(&self, upstream: &Upstream) -> Option<Tls> {
         let has_names = upstream.names.iter().any(|name| name.tls);
         let of_all = || has_names.then(|| self.all.clone());
@@ -127,14 +127,14 @@ impl OriginsTls {
         !self.files.is_empty()
     }
 
-    /// Has one of its files changed since it was read? One that is not there has not: whoever renews it is at it.
+    /// Has a file changed since it was read? A missing file does not count as changed: it is being replaced.
     pub fn has_changed(&self) -> bool {
         let differs =
             |(file, before): &(PathBuf, Stamp)| Stamp::of(file).is_some_and(|now| now != *before);
         self.files.iter().any(differs)
     }
 
-    /// Certificates that are shown to origins, and end soon or have ended, in words.
+    /// Warnings about certificates shown to origins that end soon or have ended.
     pub fn ends_soon(&self, now: Duration) -> Vec<String> {
         let of = |(settings, tls): (&Arc<OriginTls>, &Tls)| {
             warning(settings.certificate.as_ref()?, tls.shown()?, now)
@@ -146,10 +146,10 @@ impl OriginsTls {
     }
 }
 
-/// Can a start show this certificate to origins? What is to be done about it soon, in words.
+/// Could this certificate be shown to origins after a start? Returns a warning if it ends soon or has ended.
 ///
 /// # Errors
-/// As a start would have them.
+/// The error that a start would fail with.
 pub fn look_at_client_certificate(
     files: &CertificateFiles,
     now: Duration,
@@ -234,12 +234,12 @@ mod tests {
             let same = OriginsTls::load(&plan).unwrap().renewed(&first).await;
             assert!(same.all.is(&first.all) && of(&same).is(&of(&first)));
         }
-        // The certificate that is shown: nothing else is another one.
+        // Only the certificate that is shown has changed.
         write(&own, "own.test", |_| {});
         assert!(first.has_changed());
         let next = OriginsTls::load(&plan).unwrap().renewed(&first).await;
         assert!(next.all.is(&first.all) && !of(&next).is(&of(&first)));
-        // Whom all trust.
+        // Changes the certificates that all trust.
         let mut more = fs::read(&ca).unwrap();
         write(&ca, "second.test", |_| {});
         more.extend(fs::read(&ca).unwrap());

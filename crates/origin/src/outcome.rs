@@ -32,10 +32,10 @@ pub enum UpstreamError {
     /// The origin reset the stream.
     #[error("the origin reset the request's stream: {0}")]
     Reset(ErrorCode),
-    /// The origin has not taken the request: it was leaving, or had too much to do. It may be sent again, whatever it is.
+    /// The origin has not taken the request: it was shutting down, or overloaded. Any request may be sent again, whatever its method.
     #[error("the origin did not take the request")]
     Unprocessed,
-    /// There is no room here for the head of the answer, which is not to blame for it.
+    /// The proxy has no room for the head of the answer. The answer itself is not at fault.
     #[error("the proxy has no room for the head of the origin's answer")]
     Crowded,
     /// A tunnel was refused, with this status.
@@ -47,29 +47,29 @@ pub enum UpstreamError {
     /// The body has another digest than its path says.
     #[error("the origin's answer has another digest than its path says")]
     Digest,
-    /// Of the servers of an upstream none is up.
+    /// No server of the upstream is up.
     #[error("no server of the upstream {upstream} is up")]
     NoServer {
-        /// Its name.
+        /// The upstream's name.
         upstream: Arc<str>,
-        /// When one may be.
+        /// Seconds until one may be up again.
         back_in_s: u32,
     },
-    /// It should go out signed, and cannot, or the signature was refused.
+    /// The request should be signed, but it cannot be, or the origin refused the signature.
     #[error("{0}")]
     Unsigned(#[from] Unsigned),
-    /// Another proxy was asked in place of the origin.
+    /// A request to another proxy, in place of the origin, failed.
     #[error("{}", error.to_string().replace("the origin", &format!("the parent {name}")))]
     Peer {
-        /// Its name.
+        /// The peer's name.
         name: Arc<str>,
-        /// What went wrong there.
+        /// The error of that request.
         error: Box<UpstreamError>,
     },
 }
 
 impl UpstreamError {
-    /// Is this proxy to blame, and not the one who was asked?
+    /// Is this proxy the cause, rather than the server?
     pub fn is_ours(&self) -> bool {
         use ConnectError::{Busy, Exhausted, Forbidden, Remembered};
         matches!(
@@ -89,8 +89,8 @@ impl UpstreamError {
         }
     }
 
-    /// May another be asked? Not for what is forbidden here, for want of room here, nor after a parent has said no. After a silence only
-    /// if the request changes nothing (`is_safe`): it may still be carried out.
+    /// May the request go to another server? Not if it is forbidden here, if there is no room here, or after a parent has refused it. After a
+    /// time-out only if the request changes nothing (`is_safe`), because the first server may still carry it out.
     pub fn may_go_on(&self, is_safe: bool) -> bool {
         match self {
             UpstreamError::Connect(ConnectError::Forbidden(_)) => false,
@@ -119,8 +119,8 @@ impl UpstreamError {
         }
     }
 
-    /// What a client is told, with the word of RFC 9209. It has no names but its own, and nothing that an origin has said: that is for the
-    /// log.
+    /// The text for a client, with the token of RFC 9209. It names no other machine, and repeats nothing that an origin has sent:
+    /// such details go to the log only.
     pub fn for_client(&self) -> String {
         format!("{} ({})", self.words(), self.token())
     }
@@ -138,7 +138,7 @@ impl UpstreamError {
         }
     }
 
-    /// When it is worth another try, seconds; `None`: nobody knows.
+    /// Seconds after which another try is worth while; `None`: unknown.
     pub fn retry_after_s(&self) -> Option<u32> {
         match self {
             UpstreamError::NoServer { back_in_s, .. } => Some(*back_in_s),

@@ -1,8 +1,8 @@
-//! Certificates and their keys in files: read, checked.
+//! Reads and checks certificates and their keys in files.
 //!
-//! A file that cannot be used is named, with what to do.
+//! The error for a file that cannot be used names the file and says what to do.
 //!
-//! Not known here: who shows one, when files are read again.
+//! Not known here: which of them is shown to whom, when files are read again.
 
 use std::{
     fs, io,
@@ -23,13 +23,13 @@ use plan::CertificateFiles;
 /// The largest file of certificates, keys or an OCSP response.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// A certificate whose end is nearer than this is warned of.
+/// A warning is given when a certificate ends sooner than this.
 pub const ENDS_SOON: Duration = Duration::from_secs(14 * 86_400);
 
 /// A file that cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unusable {
-    /// Which; `None`: it is not about a file.
+    /// The file; `None`: the error is not about a file.
     pub file: Option<PathBuf>,
     /// Why, and what to do.
     pub why: String,
@@ -44,7 +44,7 @@ impl std::fmt::Display for Unusable {
     }
 }
 
-/// This file cannot be used.
+/// The error for this file.
 pub fn unusable(file: &Path, why: impl Into<String>) -> Unusable {
     Unusable {
         file: Some(file.to_owned()),
@@ -52,7 +52,7 @@ pub fn unusable(file: &Path, why: impl Into<String>) -> Unusable {
     }
 }
 
-/// A file of certificates or keys.
+/// The bytes of a file of certificates or keys.
 ///
 /// # Errors
 /// It can't be read, or is too long.
@@ -98,7 +98,7 @@ pub fn chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, Unusable> {
 /// A certificate with its key.
 ///
 /// # Errors
-/// A file can't be used, or the key is another's.
+/// A file can't be used, or the key belongs to another certificate.
 pub fn pair(
     files: &CertificateFiles,
     provider: &CryptoProvider,
@@ -131,7 +131,7 @@ pub fn pair(
     Ok((pair, facts))
 }
 
-/// Why it does not hold at this time, if so.
+/// The reason why the certificate is not valid at this time, if it is not.
 pub fn out_of_time(facts: &Facts, now: Duration) -> Option<String> {
     let now_s = now.as_secs() as i64;
     if facts.until_unix_s <= now_s {
@@ -143,7 +143,7 @@ pub fn out_of_time(facts: &Facts, now: Duration) -> Option<String> {
     is_early.then(|| format!("begins to hold on {from}; look at the clock, or wait"))
 }
 
-/// Tells whether a file has changed.
+/// Two stamps of a file differ if the file has changed in between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamp {
     device: u64,

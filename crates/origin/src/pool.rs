@@ -7,21 +7,21 @@
 //!      └──────────── reuse ─────────────┘   └── slot ── connected
 //! ```
 //!
-//! The newest idle connection is the most likely to be open still. No more stay idle than were in use at once in the
+//! The newest idle connection is the most likely to be still open. No more stay idle than were in use at once in the
 //! last minute or two ([`KEPT_MIN`] at least). A request that may not be repeated gets one that is young
-//! (`habits`) and that the kernel, asked at that moment, has nothing to read from. At a destination's bound, requests
+//! (`habits`) and for which the kernel, asked at that moment, reports nothing to read. At a destination's bound, requests
 //! wait in order. A released connection, or the right to open one, goes straight to the first in the queue.
 //!
-//! A [`Slot`] is that right: it is counted when made and uncounted when dropped. A [`Lease`] is a slot with its
+//! A [`Slot`] is the right to one connection: counted when made, uncounted when dropped. A [`Lease`] is a slot with its
 //! stream.
 //!
-//! A connection takes no further request once it is older than `max_age`, or once its name has left its address
+//! A connection takes no further request once it is older than `max_age`, or once its name no longer resolves to its address
 //! (`Pool::resolved`).
 //!
 //! Invariants, checked by `audit`:
 //!   P1  the totals are the sums over the destinations
-//! P2  a destination is known only while it has an idle connection, one in use, or a waiter
-//! P3  only a destination at its bound has waiters
+//!   P2  a destination is known only while it has an idle connection, one in use, or a waiter
+//!   P3  only a destination at its bound has waiters
 //!   P4  no bound of `Limits` is exceeded
 //!
 //! Idle times are counted in calls of `sweep`, one a second, so that a checkout reads no clock, except for a young
@@ -50,7 +50,7 @@ use crate::context::Verdict;
 use crate::h2::Seat;
 use base::access::Destinations;
 
-/// As many connections to a destination may be idle, however few were in use at once.
+/// This many connections to a destination may be idle, even if fewer were in use at once.
 const KEPT_MIN: usize = 2;
 
 /// The bounds of one worker's pool.
@@ -77,8 +77,8 @@ impl Default for Limits {
             per_destination_max: 1024,
             idle_per_destination_max: 256,
             idle_max: 1024,
-            // As many as there may be clients. A waiter costs no more than its connection, and if the origin stalls
-            // for a tenth of a second there are thousands.
+            // As many as there may be clients. A waiter costs no more than its connection, and an origin that stalls
+            // for a tenth of a second has thousands of them.
             waiting_per_destination_max: 16 << 10,
             idle_timeout: Duration::from_secs(60),
             max_age: Duration::from_secs(3600),
@@ -118,11 +118,11 @@ struct Entry {
     in_use: usize,
     /// The most in use at once, in this span and in the one before.
     peaks: [usize; 2],
-    /// Where its name leads; `None`: it needs no look-up.
+    /// The look-ups of its name; `None`: its name needs none.
     name: Option<Name>,
     /// In order of arrival. Waiters that gave up have closed senders.
     waiting: VecDeque<oneshot::Sender<Grant>>,
-    /// Of HTTP/2; `None`: it is not spoken there.
+    /// Sessions of HTTP/2; `None`: never used for this destination.
     sessions: Option<Box<Sessions>>,
 }
 
@@ -138,15 +138,15 @@ pub(super) enum Grant {
 pub(super) struct Slot {
     pool: Pool,
     destination: Destination,
-    /// It is among those in use. Not any more when its connection was shelved, which is counted there.
+    /// The slot is counted as in use. False once its connection is shelved, because `shelve` uncounts it.
     is_counted: bool,
 }
 
-/// What a request goes out on.
+/// The connection or stream that carries a request.
 pub(super) enum Carrier {
     /// A connection of its own.
     Alone(Stream),
-    /// A stream of one that others share. Boxed: every request moves a lease, and few are asked by HTTP/2.
+    /// A stream of a shared connection. Boxed, because every request moves a lease, and few use HTTP/2.
     Shared(Box<Seat>),
 }
 
@@ -159,11 +159,11 @@ pub struct Lease {
     reused: bool,
     opened: Instant,
     shown: Shown,
-    /// How long after the last answer it was known to be open when it was taken from the pool.
+    /// How long after its last answer the connection was seen open, when it was taken from the pool.
     seen_open: Duration,
-    /// It was opened in the name of a client, and is nobody else's.
+    /// The connection serves one request only, and is not pooled afterwards.
     is_for_one: bool,
-    /// If its destination was chosen among several: it counts as in flight there.
+    /// Is told the outcome, if the destination was chosen among several. While the lease lives, it counts as in flight there.
     verdict: Option<Rc<dyn Verdict>>,
     slot: Slot,
 }
@@ -188,12 +188,12 @@ impl Lease {
         }
     }
 
-    /// Is it nobody else's?
+    /// Does the connection serve one request only?
     pub(super) fn is_for_one(&self) -> bool {
         self.is_for_one
     }
 
-    /// It is not pooled afterwards.
+    /// The connection is not pooled afterwards.
     pub(super) fn for_one_request(self) -> Self {
         Self {
             is_for_one: true,
@@ -201,12 +201,12 @@ impl Lease {
         }
     }
 
-    /// Where it leads.
+    /// The destination.
     pub(super) fn destination(&self) -> &Destination {
         &self.slot.destination
     }
 
-    /// The connection itself. Tunnels, and what is written as bytes, have one of their own.
+    /// The connection, for tunnels and other byte streams.
     pub fn stream(&mut self) -> &mut Stream {
         match &mut self.carrier {
             Carrier::Alone(stream) => stream,
@@ -231,19 +231,19 @@ impl Lease {
         self.reused
     }
 
-    /// The head of an answer came at this time. `told`: so long the origin keeps the connection open afterwards, if it said so.
+    /// The head of an answer came at `at`. `told`: how long the origin says that it keeps the connection open, if it does.
     pub fn answered(&mut self, at: Instant, told: Option<Duration>) {
         self.shown = Shown { answered: at, told };
     }
 
-    /// The origin had closed it before the request came there.
+    /// The origin had closed the connection before the request arrived.
     pub fn was_closed(&self) {
         let (to, now) = (&self.slot.destination, Instant::now());
         let mut state = self.slot.pool.0.state.borrow_mut();
         state.habits.broke(to, self.seen_open, now);
     }
 
-    /// May it carry a request that may not be repeated? It has just been given back by another request.
+    /// May the connection, just released by another request, carry a request that may not be repeated?
     pub(super) fn is_young(&mut self) -> bool {
         let now = Instant::now();
         let age = now.saturating_duration_since(self.shown.answered);
@@ -254,12 +254,12 @@ impl Lease {
         age < young && self.stream().is_quiet_now()
     }
 
-    /// It carries a request whose server was chosen so.
+    /// Sets the receiver of the request's outcome.
     pub fn is_for(&mut self, verdict: Rc<dyn Verdict>) {
         self.verdict = Some(verdict);
     }
 
-    /// Who hears what comes of its request, if its server was chosen among several.
+    /// The receiver of the request's outcome, if its server was chosen among several.
     pub fn verdict(&self) -> Option<&Rc<dyn Verdict>> {
         self.verdict.as_ref()
     }
@@ -344,8 +344,8 @@ impl Pool {
         }))
     }
 
-    /// From now on these bounds hold. Idle connections beyond them are closed; those in use are as many as before until they are given
-    /// back. Requests that wait get what has become free.
+    /// Applies new bounds. Idle connections beyond them are closed; those in use stay until they are released.
+    /// If the bounds are wider, waiting requests get the new slots.
     pub fn follow(&self, limits: Limits) {
         assert!(
             limits.per_destination_max > 0,
@@ -382,14 +382,14 @@ impl Pool {
             }
         }
         state.destinations.retain(|_, entry| !entry.is_unused());
-        // If a waiter has gone, its slot is dropped, which wants the state.
+        // Dropping the slot of a waiter that has gone borrows the state again.
         drop(borrowed);
         for (waiting, slot) in granted {
             let _ = waiting.send(Grant::Slot(slot));
         }
     }
 
-    /// Closes idle connections over TLS, and those in use after their requests: whether their certificates are trusted was judged by other roots.
+    /// Closes idle TLS connections now, and those in use after their requests, because other roots judged their certificates.
     pub fn forget_tls(&self) {
         let mut state = self.0.state.borrow_mut();
         state.tls_forgotten = Some(state.now);
@@ -470,14 +470,14 @@ impl Pool {
         let mut state = self.0.state.borrow_mut();
         let entry = state.destinations.get(&lease.slot.destination);
         let name = entry.and_then(|entry| entry.name.as_ref());
-        // Those of the same second may be newer than that: they are few.
+        // `opened` counts in sweeps, so connections of the same second may use the new roots. They are few, and are closed too.
         let is_tls = matches!(lease.carrier, Carrier::Alone(Stream::Tls(_)));
         let is_forgotten = is_tls && (state.tls_forgotten).is_some_and(|at| lease.opened <= at);
         if state.now.saturating_duration_since(lease.opened) >= limits.max_age
             || is_forgotten
             || !leads_to(name, lease.peer)
         {
-            // Dropping it wants the state.
+            // Dropping the lease borrows the state again.
             drop(state);
             return;
         }
@@ -555,13 +555,13 @@ impl Pool {
 }
 
 impl Entry {
-    /// One more is in use.
+    /// Counts one more connection in use.
     fn take(&mut self) {
         self.in_use += 1;
         self.peaks[0] = self.peaks[0].max(self.in_use);
     }
 
-    /// So many may be idle.
+    /// The most idle connections to keep.
     fn kept_max(&self) -> usize {
         self.peaks[0].max(self.peaks[1]).max(KEPT_MIN)
     }
@@ -588,8 +588,8 @@ impl State {
         None
     }
 
-    /// Makes a stream in use an idle one, and closes the oldest if there are too many. False: it may not be kept, and is still counted as
-    /// in use.
+    /// Makes a connection in use an idle one, and closes the oldest if there are too many. False: the connection is not kept, and its slot is still
+    /// counted as in use.
     fn shelve(&mut self, destination: &Destination, idle: Idle, limits: &Limits) -> bool {
         if limits.idle_per_destination_max == 0 || limits.idle_max == 0 {
             return false;
@@ -603,7 +603,7 @@ impl State {
             .expect("a slot's destination is known (P2)");
         let is_beyond_use = entry.idle.len() >= entry.kept_max();
         if is_beyond_use && !self.habits.knows(destination, self.now) {
-            // The others grow older, and so show for how long the origin keeps them.
+            // The idle ones grow older instead, which shows for how long the origin keeps them.
             return false;
         }
         if is_beyond_use || entry.idle.len() >= limits.idle_per_destination_max {
@@ -613,7 +613,7 @@ impl State {
         entry.idle.push_back(idle);
         entry.in_use -= 1;
         if self.waiting == 0 {
-            // Whoever is left has given up.
+            // The remaining waiters have given up.
             entry.waiting.clear();
         }
         self.put_back += 1;

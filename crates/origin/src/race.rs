@@ -1,11 +1,11 @@
 //! Several addresses of one name: which is tried first, and which connection wins.
 //!
-//! RFC 8305 as far as it is of use here: addresses are tried one after the other, families in turn, each after the last one failed or
+//! RFC 8305, in part: addresses are tried one after the other, the families alternating, each after the last attempt failed or
 //! after [`HEAD_START`]. The first connection wins, and the others are closed. IPv6 comes first (`dns`), unless IPv4 has won
-//! for this name within [`MEMORY`]: where IPv6 leads nowhere, only one connection in that time waits for it.
+//! for this name within [`MEMORY`]: so where IPv6 does not work, only one connection in that time waits for it.
 //!
-//! Not known here: which addresses may be tried (`inward`). Limits: [`NAMES_MAX`] names for which IPv4 has won; while all are recent,
-//! further ones are not remembered. `dns::ADDRESSES_MAX` attempts at once.
+//! Not known here: which addresses may be tried (`inward`). Limits: [`NAMES_MAX`] names for which IPv4 has won; while all of them are
+//! recent, further names are not remembered. `dns::ADDRESSES_MAX` attempts at once.
 
 use std::{
     cell::RefCell,
@@ -23,17 +23,17 @@ use base::{clock::Instant, socket::Socket};
 
 /// RFC 8305 §5, "Connection Attempt Delay".
 const HEAD_START: Duration = Duration::from_millis(250);
-/// How long it is remembered that IPv4 has won.
+/// How long a win of IPv4 is remembered.
 const MEMORY: Duration = Duration::from_secs(600);
-/// The most names for which that is remembered.
+/// The most names for which a win of IPv4 is remembered.
 const NAMES_MAX: usize = 1024;
 
-/// The names of one worker for which IPv4 has won over IPv6, and until when that counts.
+/// The names of one worker for which IPv4 has won over IPv6, and until when each is remembered.
 #[derive(Default)]
 pub(super) struct Families(RefCell<HashMap<Box<str>, Instant>>);
 
 impl Families {
-    /// The first connection made to any of these addresses of `host`, each given a head start over the next.
+    /// The first connection made to any of these addresses of `host`; each attempt has a head start over the next.
     pub(super) async fn race(
         &self,
         host: &str,
@@ -85,7 +85,7 @@ async fn race(addresses: &[SocketAddr]) -> Result<Socket, ConnectError> {
     let mut left = addresses.iter().copied();
     let mut failure: Option<ConnectError> = None;
     loop {
-        // Nothing was started yet, or the last attempt has failed or used up its head start.
+        // No attempt was started yet, or the last one has failed or used up its head start.
         let next = left.next();
         if let Some(address) = next {
             attempts.spawn(Socket::connect(address));
@@ -105,8 +105,8 @@ async fn race(addresses: &[SocketAddr]) -> Result<Socket, ConnectError> {
     }
 }
 
-/// Which of several failures to report: an answer of the origin rather than silence, and either rather than a missing
-/// route (which often means no IPv6).
+/// Which of two failures to report: a refusal by the origin before a time-out, and either before a missing route (which often means
+/// that there is no IPv6).
 fn more_telling(had: Option<ConnectError>, new: ConnectError) -> ConnectError {
     fn weight(error: &ConnectError) -> u8 {
         match error {
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(of("a", now), [open, dead, dead, open]);
         assert_eq!(of("b", now), more, "of another name nothing is known");
         assert_eq!(of("a", now + MEMORY), more, "IPv6 has another chance");
-        // IPv4 wins where it is tried first: that tells nothing new.
+        // A win of IPv4 where it is tried first tells nothing about IPv6.
         families.won("a", &[open, dead], open, now + MEMORY / 2);
         assert_eq!(of("a", now + MEMORY), more);
         families.won("a", &[open, dead], dead, now);

@@ -1,7 +1,7 @@
-//! TLS towards origins: verified, named; HTTP/1.1, or HTTP/2 where that is offered too.
+//! TLS to origins: verification, server names, and ALPN with HTTP/1.1 and, where configured, HTTP/2.
 //!
-//! A [`Tls`] has the settings of one origin, or of all that have none of their own (`origins_tls`). Verification (`listed`) is switched off
-//! only where the operator says so.
+//! A [`Tls`] has the settings of one origin, or those for all origins without settings of their own (`origins_tls`). Verification (`listed`)
+//! is off only if the operator says so.
 //!
 //! Source: RFC 9110 §4.3.4 (the certificate must match the origin's host), RFC 7301 (ALPN).
 //! Not known here: the handshake's time-out (`connect`).
@@ -28,7 +28,7 @@ use super::pem::{self, Unusable};
 use super::tls_words::{self, Failed, TlsFault};
 use super::trust::Trust;
 
-/// How TLS is spoken to origins. A clone shares roots and resumable sessions; two that are not clones share no connection.
+/// TLS to origins. Clones share roots, resumable sessions and pooled connections; two [`Tls`] that are not clones share none.
 #[derive(Clone)]
 pub struct Tls(Arc<Inner>, Option<Arc<str>>);
 
@@ -44,14 +44,14 @@ struct Inner {
 const HTTP1: &[u8] = b"http/1.1";
 const H2: &[u8] = b"h2";
 
-/// What is shown to origins that ask for a certificate.
+/// The certificate that is shown to origins that ask for one.
 #[derive(Clone)]
 struct Certificate {
     pair: Arc<CertifiedKey>,
     facts: Facts,
 }
 
-/// Computes for TLS to origins.
+/// The cryptography for TLS to origins.
 pub(super) fn provider() -> CryptoProvider {
     rustls::crypto::ring::default_provider()
 }
@@ -67,7 +67,7 @@ impl Tls {
         Self::made(Arc::default(), Trust::new(false, own), None)
     }
 
-    /// By these settings. Their files are read, but for those of `trust`.
+    /// TLS by these settings. Reads their files, except those that `trust` stands for.
     ///
     /// # Errors
     /// The certificate cannot be shown.
@@ -93,32 +93,32 @@ impl Tls {
         Self(Arc::new(inner), None)
     }
 
-    /// The same to a server that was found by this name: it is asked for, and looked for in the certificate, in place of the host.
+    /// The same TLS for a server that was found through this name: SNI and the check of the certificate use the name instead of the host.
     pub fn for_name(&self, name: &Arc<str>) -> Tls {
         Tls(Arc::clone(&self.0), Some(Arc::clone(name)))
     }
 
-    /// Is it the same one, and not merely one that trusts the same?
+    /// Are both clones of one instance, rather than equal ones?
     pub fn is(&self, other: &Tls) -> bool {
         Arc::ptr_eq(&self.0, &other.0) && self.1 == other.1
     }
 
-    /// Is it by the same settings?
+    /// Do both have the same settings?
     pub(super) fn is_by(&self, other: &Tls) -> bool {
         self.0.settings == other.0.settings
     }
 
-    /// Whom it trusts.
+    /// The certificates that are trusted.
     pub(super) fn trust(&self) -> &Trust {
         &self.0.trust
     }
 
-    /// What is known of the certificate that it shows, if it has one.
+    /// Facts about the certificate that is shown, if there is one.
     pub(super) fn shown(&self) -> Option<&Facts> {
         Some(&self.0.certificate.as_ref()?.facts)
     }
 
-    /// The one before, if nothing has changed. `trust`: this one's, or that one's if it is in the same.
+    /// Returns `before` if nothing has changed since. `trust`: the certificates to trust from now on.
     pub(super) fn or(self, before: Option<&Tls>, trust: Trust) -> Tls {
         let shown = |tls: &Tls| tls.0.certificate.as_ref().map(|it| it.pair.cert.clone());
         match before {
@@ -137,7 +137,7 @@ impl Tls {
         }
     }
 
-    /// Makes the handshake over an open connection; `host` as in `Destination`. `offers_h2`: beside HTTP/1.1.
+    /// Makes the handshake over an open connection; `host` as in `Destination`. `offers_h2`: ALPN offers HTTP/2 too.
     pub(super) async fn handshake(
         &self,
         host: &str,
@@ -186,7 +186,7 @@ impl Tls {
 }
 
 impl Inner {
-    /// May read the system's roots, so not on a worker's thread.
+    /// May read the system's roots, so do not call this on a worker's thread.
     fn configure(&self) -> Result<Arc<ClientConfig>, Arc<str>> {
         let provider = Arc::new(provider());
         let mut roots = None;
@@ -224,7 +224,7 @@ impl Inner {
     }
 }
 
-/// Only with a clone of itself: a destination with another one has connections of its own.
+/// Equal only to its clones, so that destinations with different TLS do not share connections.
 impl PartialEq for Tls {
     fn eq(&self, other: &Tls) -> bool {
         self.is(other)
@@ -246,10 +246,10 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// Can a start use the certificates of this PEM file?
+/// Could a start use the certificates of this PEM file?
 ///
 /// # Errors
-/// As a start would have them.
+/// The error that a start would fail with.
 pub fn check_certificates(path: &Path) -> Result<(), String> {
     pem::chain(path).map(drop).map_err(|it| it.why)
 }
@@ -281,7 +281,7 @@ mod tests {
             Origin::with(made.cert.der().clone(), key, rustls::DEFAULT_VERSIONS).await
         }
 
-        /// One whose certificate has what its author wants.
+        /// An origin with a self-signed certificate that `change` has modified.
         async fn made(name: &str, change: impl FnOnce(&mut rcgen::CertificateParams)) -> Self {
             let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
             change(&mut params);
@@ -298,7 +298,7 @@ mod tests {
         ) -> Self {
             let provider = rustls::crypto::ring::default_provider();
             let key = provider.key_provider.load_private_key(key).unwrap();
-            // Not checked against its key: the library reads no certificate of version 1.
+            // The key is not checked against the certificate: the library cannot read certificates of version 1.
             let shown = rustls::sign::CertifiedKey::new(vec![certificate.clone()], key);
             let mut config = ServerConfig::builder_with_provider(Arc::new(provider))
                 .with_protocol_versions(versions)
@@ -457,14 +457,14 @@ mod tests {
         Connector::new(Settings::default(), tls.clone())
     }
 
-    /// What `openssl req -x509` makes.
+    /// As `openssl req -x509` makes its certificates.
     #[tokio::test]
     async fn a_listed_certificate_may_call_itself_an_authority() {
         let unconstrained = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         let is_ca = |params: &mut rcgen::CertificateParams| params.is_ca = unconstrained;
         let origin = Origin::made("127.0.0.1", is_ca).await;
         assert_eq!(accepts(&origin, &connector(&origin.tls)).await, Ok(()));
-        // Another one is listed, and this one is for another name.
+        // Another certificate is listed; then, the listed certificate is for another name.
         let other = Origin::made("127.0.0.1", is_ca).await;
         let refused = accepts(&other, &connector(&origin.tls)).await;
         assert_eq!(refused, Err(TlsFault::Certificate));
@@ -487,7 +487,7 @@ mod tests {
         }
     }
 
-    /// A listed certificate's key has signed another name's certificate.
+    /// The key of a listed certificate has signed a certificate for another name.
     #[tokio::test]
     async fn only_a_listed_authority_answers_for_others() {
         use rcgen::{BasicConstraints::Unconstrained, IsCa};
@@ -511,7 +511,7 @@ mod tests {
         }
     }
 
-    /// Version 1, the name is the common one: `openssl x509 -req -signkey`.
+    /// A certificate of version 1 with the name as its common name: `openssl x509 -req -signkey`.
     const OLD: &str = "-----BEGIN CERTIFICATE-----\n\
 MIIBJTCBywIULunetM8rCKogU6SzQpPSZ/Ogtq8wCgYIKoZIzj0EAwIwFDESMBAG\n\
 A1UEAwwJMTI3LjAuMC4xMCAXDTI2MTEyNzIwMDU0M1oYDzIxMjYxMTAzMjAwNTQz\n\
@@ -534,7 +534,7 @@ IoXmdtToQzmD5wwnts3y/ADq0EDgprEFXQW8ZG1BMpTSA4oKbuIyHI2p\n\
             let key = PrivateKeyDer::from_pem_slice(OLD_KEY.as_bytes()).unwrap();
             let origin = Origin::with(certificate.clone(), key, &[version]).await;
             assert_eq!(accepts(&origin, &connector(&origin.tls)).await, Ok(()));
-            // Whoever has the certificate and not its key.
+            // A server that has the certificate but not its key.
             let pair = rcgen::KeyPair::generate().unwrap();
             let key = PrivateKeyDer::try_from(pair.serialize_der()).unwrap();
             let thief = Origin::with(certificate.clone(), key, &[version]).await;

@@ -1,6 +1,6 @@
-//! What went wrong in TLS with an origin, in the words of a person, with what to do. They are for the log: clients get a word.
+//! Describes failures of TLS with an origin in plain words, with advice, for the log. Clients only get a token.
 //!
-//! What an origin has shown or said is cut, and stripped of what a terminal would obey.
+//! Texts from the origin are shortened, and freed of control characters for terminals.
 //!
 //! Not known here: connections.
 
@@ -28,7 +28,7 @@ pub enum TlsFault {
     Certificate,
     /// The origin refused the handshake.
     Alert,
-    /// Anything else in the handshake; a plain-text origin too.
+    /// Any other failure of the handshake; also an origin that speaks plain text.
     Protocol,
     /// This system has no trusted roots: no origin can be verified.
     NoRoots,
@@ -37,26 +37,26 @@ pub enum TlsFault {
 /// Why there is no handshake.
 #[derive(Debug)]
 pub(super) enum Failed {
-    /// TLS failed; why, in words.
+    /// TLS failed, for this reason.
     Tls(TlsFault, Arc<str>),
-    /// The network did.
+    /// The network failed.
     Io(io::Error),
 }
 
-/// As many names of a certificate are told.
+/// The most names of a certificate that are reported,
 const NAMES_TOLD: usize = 4;
-/// So many characters of each.
+/// and the most characters of each.
 const NAME_CHARS: usize = 80;
 
-/// As many keys of authorities.
+/// The most pins of authorities that are reported.
 const PINS_TOLD: usize = 4;
 
-/// Why a key is not the origin's.
+/// The error for a key that matches none of the configured pins.
 #[derive(Debug)]
 pub(super) struct NotPinned {
-    /// The pin of its own key,
+    /// The pin of the origin's own key,
     pub(super) shown: Pin,
-    /// and of those of the authorities that vouch for it.
+    /// and the pins of the authorities that signed it.
     pub(super) behind: Vec<Pin>,
 }
 
@@ -68,7 +68,7 @@ impl std::fmt::Display for NotPinned {
     }
 }
 
-/// rustls wraps its errors in `io::Error`; all others come from the network. `name`: what was asked for.
+/// Classifies an error: rustls wraps its errors in `io::Error`; all others come from the network. `name`: the name that was asked for.
 pub(super) fn fault(error: io::Error, name: &str) -> Failed {
     let Some(inner) = of_tls(&error) else {
         return match error.kind() {
@@ -101,7 +101,7 @@ pub(super) fn of_tls(error: &io::Error) -> Option<&Error> {
     error.get_ref()?.downcast_ref()
 }
 
-/// Is it an alert, behind the handshake?
+/// Is it an alert received after the handshake?
 pub(super) fn is_alert(error: &io::Error) -> bool {
     matches!(of_tls(error), Some(Error::AlertReceived(_)))
 }
@@ -169,7 +169,7 @@ fn certificate(bad: &Bad, name: &str) -> String {
     }
 }
 
-/// What an alert of the origin says. It may come behind the handshake too: in TLS 1.3 our certificate is judged then.
+/// Describes an alert of the origin. It may come after the handshake: in TLS 1.3 our certificate is judged only then.
 pub(super) fn alert(said: Alert) -> String {
     let words = match said {
         Alert::CertificateRequired => "it wants a certificate of ours; set tls.client-certificate",
@@ -196,7 +196,7 @@ fn names(presented: &[String]) -> String {
     if presented.is_empty() {
         return "no name".to_owned();
     }
-    // As `DnsName("other.test")`.
+    // The format is `DnsName("other.test")`.
     let bare = |name: &String| {
         let inner = name
             .split_once('(')
@@ -211,7 +211,7 @@ fn names(presented: &[String]) -> String {
     }
 }
 
-/// Printable, and short.
+/// The text, shortened, with `?` for characters that are not printable.
 fn plain(text: &str) -> String {
     let chars = text.chars().take(NAME_CHARS);
     chars

@@ -1,8 +1,8 @@
-//! What asking a server takes: when things happened, how many bytes came, how it ended.
+//! The times and bytes of a request to a server, and how it ended.
 //!
-//! A [`Trip`] is shared by the request that asks, the task that fetches, the connection and the body; all belong to one worker. Each
-//! notes what it sees, and the request reads all of it when it ends, be that before the fetch ends or behind it. A stage that was going
-//! on then ends with the request.
+//! A [`Trip`] is shared by the client's request, the fetch task, the connection and the body, all on one worker. Each notes its own
+//! times, and the client's request reads them when it ends, before the end of the fetch or after it. A stage that is still
+//! running then ends with the request.
 //!
 //! | stage | start | first | end |
 //! |---|---|---|---|
@@ -10,10 +10,10 @@
 //! | proxy-connect | connect() called, or connection taken from the pool | TCP up | TLS up and the request's last byte written |
 //! | server-reply | proxy-connect's end | head parsed | last byte of the body read, or the answer given up |
 //!
-//! The stage peer is the time in which siblings are asked, the request to the one that has it included.
+//! The stage `peer` is the time in which siblings are asked, up to the choice of one.
 //!
-//! A server that is asked again (a pooled connection had died, the validators were in vain, a part was missing) begins the times anew;
-//! bytes are added up. Waiting for one of a destination's connections is in no stage, unless none came: then it is the proxy-connect.
+//! When a server is asked again (a dead pooled connection, a failed validation, a missing part), the times begin anew and
+//! the bytes are added up. Waiting for a slot belongs to no stage, unless the wait failed: then it is the proxy-connect.
 //!
 //! Not known here: requests, records' numbers.
 
@@ -27,7 +27,7 @@ use crate::connection::{ConnectTimes, Destination};
 use ledger::Holder;
 use record::facts::{Facts, Stages};
 
-/// Whom a request goes to next.
+/// The next server on a request's way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Hop {
     /// The origin, a parent or a sibling.
@@ -43,33 +43,33 @@ impl Hop {
         number: 0,
     };
 
-    /// To the parent or sibling of this number. (`plan::PEERS_MAX` fits.)
+    /// The parent or sibling of this number. (`plan::PEERS_MAX` fits in `u8`.)
     pub fn to(hierarchy: Hierarchy, number: usize) -> Hop {
         let number = u8::try_from(number).unwrap_or(u8::MAX);
         Hop { hierarchy, number }
     }
 }
 
-/// Asking a server, on behalf of one request.
+/// Times and bytes of asking a server, for one request.
 #[derive(Clone, Default)]
 pub struct Trip(Rc<RefCell<Times>>);
 
 #[derive(Default)]
 struct Times {
-    /// Whom is asked, once it is.
+    /// The origin, parent or sibling that is asked, once it is known.
     hop: Hop,
     server: Option<(Arc<str>, u16)>,
-    /// Its host, if it was chosen among several.
+    /// The server's host, if it was chosen among several.
     host: Option<Arc<str>>,
-    /// What is true of the trip as a whole, and of asking the last time.
+    /// Flags of the whole trip, and of the last attempt.
     flags: Flags,
     flags_now: Flags,
     is_tls: bool,
     version: Protocol,
     bytes_in: u64,
-    /// Whose the body is, as the ledger counts.
+    /// The connection that the body's memory is counted to.
     holder: Option<Arc<Holder>>,
-    /// Asking siblings: begin, first word, decision.
+    /// When siblings were asked: start, first answer, decision.
     siblings: Option<(Instant, Instant, Instant)>,
     dns: Option<(Instant, Instant)>,
     connect: Option<Connect>,
@@ -93,24 +93,24 @@ struct Reply {
 }
 
 impl Trip {
-    /// Nobody is asked yet.
+    /// No server is asked yet.
     pub fn new() -> Trip {
         Trip::default()
     }
 
-    /// On behalf of this connection.
+    /// A trip for this client connection.
     pub fn of(holder: Option<Arc<Holder>>) -> Trip {
         let trip = Trip::new();
         trip.0.borrow_mut().holder = holder;
         trip
     }
 
-    /// The connection that it is for; `None`: nobody waits for it.
+    /// The client connection that waits for this trip; `None`: none does.
     pub fn holder(&self) -> Option<Arc<Holder>> {
         self.0.borrow().holder.clone()
     }
 
-    /// One of its own for who asks again while whoever asked first goes on. What came until now is counted to it.
+    /// A second trip, for another attempt while the first one goes on. Flags, bytes and siblings' times until now are copied.
     #[must_use]
     pub fn apart(&self) -> Trip {
         let times = self.0.borrow();
@@ -123,7 +123,7 @@ impl Trip {
         })))
     }
 
-    /// What is stored is validated.
+    /// The request validates a stored response.
     pub fn validates(&self) {
         self.0.borrow_mut().flags |= Flags::VALIDATED;
     }
@@ -147,22 +147,22 @@ impl Trip {
         self.0.borrow().host.clone()
     }
 
-    /// Whom it goes to, as far as it is known.
+    /// The origin, parent or sibling that is asked, as far as known.
     pub fn hop(&self) -> Hop {
         self.0.borrow().hop
     }
 
-    /// Siblings were asked for it: since when, when the first word came, until when.
+    /// Notes when siblings were asked: start, first answer, decision.
     pub fn asked_siblings(&self, began: Instant, first: Instant, decided: Instant) {
         self.0.borrow_mut().siblings = Some((began, first, decided));
     }
 
-    /// This is true of the answer.
+    /// Adds flags of the answer.
     pub fn flag(&self, flags: Flags) {
         self.0.borrow_mut().flags_now |= flags;
     }
 
-    /// There is a connection: a new one, made in these times, or one taken from the pool at `start`.
+    /// A connection is there: a new one, made in these times, or one taken from the pool at `start`.
     pub fn connected(&self, start: Instant, took: &ConnectTimes, is_reused: bool) {
         let mut times = self.0.borrow_mut();
         let (start, end) = took.connect.unwrap_or((start, start));
@@ -173,7 +173,7 @@ impl Trip {
         times.flags_now = flags.with(Flags::TLS_SERVER, times.is_tls);
     }
 
-    /// There is no connection; what was tried took these times.
+    /// Connecting failed; the attempt took these times.
     pub fn not_connected(&self, took: &ConnectTimes) {
         let mut times = self.0.borrow_mut();
         times.dns = took.dns;
@@ -185,7 +185,7 @@ impl Trip {
         });
     }
 
-    /// All of the request there is so far was written. Once the answer has come, it is too late to count.
+    /// Everything of the request that was there so far is written. Ignored once the head of the answer has come.
     pub fn sent(&self) {
         let now = Instant::now();
         let mut times = self.0.borrow_mut();
@@ -203,7 +203,7 @@ impl Trip {
         });
     }
 
-    /// When the server began to be asked: when its connection was taken from the pool or made. Now, if it was not yet.
+    /// When the connection was taken from the pool or begun; now, if there is none yet.
     pub fn began(&self) -> Instant {
         let connect = self.0.borrow().connect;
         connect.map_or_else(Instant::now, |connect| connect.start)
@@ -216,7 +216,7 @@ impl Trip {
         unanswered.map_or_else(Instant::now, |reply| reply.start)
     }
 
-    /// So many bytes were read, of a head or a body.
+    /// Counts bytes read, of a head or a body.
     pub fn received(&self, bytes: usize) {
         self.0.borrow_mut().bytes_in += bytes as u64;
     }
@@ -226,7 +226,7 @@ impl Trip {
         self.0.borrow().bytes_in
     }
 
-    /// So many bytes of a body were read.
+    /// Counts bytes read of a body.
     pub fn received_body(&self, bytes: usize) {
         if bytes == 0 {
             return;
@@ -246,7 +246,7 @@ impl Trip {
             Version::Http11 => Protocol::Http11,
             Version::Http2 => Protocol::Http2,
         };
-        // It may have come before the request was written.
+        // The answer may have come before the request was written.
         let start = times.reply.map_or(now, |reply| reply.start);
         times.reply = Some(Reply {
             start,
@@ -256,14 +256,14 @@ impl Trip {
         });
     }
 
-    /// The answer is complete: its last byte was read with what was read last.
+    /// The answer is complete: the last read brought its last byte.
     pub fn ended(&self) {
         if let Some(reply) = &mut self.0.borrow_mut().reply {
             reply.is_over = true;
         }
     }
 
-    /// Nobody reads the rest of the answer.
+    /// The rest of the answer will not be read.
     pub fn left(&self) {
         if let Some(reply) = &mut self.0.borrow_mut().reply
             && !reply.is_over
@@ -283,7 +283,7 @@ impl Trip {
         Some(self.0.borrow().reply?.last)
     }
 
-    /// Notes all of it for the record of a request that ran from `began` to `ended`.
+    /// Copies the times and facts to the record of a request that ran from `began` to `ended`.
     pub fn note(&self, began: Instant, ended: Instant, stages: &mut Stages, facts: &mut Facts) {
         let times = self.0.borrow();
         if times.hop.hierarchy == Hierarchy::None {

@@ -1,7 +1,7 @@
-//! Who is trusted: the system's roots, and certificates that the operator has listed.
+//! The trusted certificates: the system's roots, and those that the operator has listed.
 //!
-//! The system's are read once, at the first handshake that needs them, on a thread that may block. Settings that trust the same
-//! share them.
+//! The system's roots are read once, at the first handshake that needs them, on a thread that may block. Settings that trust the
+//! same certificates share one [`Trust`].
 //!
 //! Not known here: how an origin's certificate is judged by them (`listed`).
 
@@ -11,7 +11,7 @@ use rustls::{RootCertStore, pki_types::CertificateDer};
 
 use super::listed::Verifier;
 
-/// A clone shares what was read.
+/// A clone shares the certificates that were read.
 #[derive(Clone)]
 pub(super) struct Trust(Arc<Inner>);
 
@@ -22,12 +22,12 @@ struct Inner {
     made: OnceLock<Result<Made, Arc<str>>>,
 }
 
-/// What certificates are judged by.
+/// The certificates by which others are judged.
 #[derive(Clone)]
 pub(super) struct Made {
-    /// Whoever signs for others.
+    /// Authorities: certificates that may sign others.
     pub(super) roots: Arc<RootCertStore>,
-    /// Certificates that count for themselves.
+    /// Certificates that are accepted themselves, without an authority.
     pub(super) listed: Vec<CertificateDer<'static>>,
 }
 
@@ -35,7 +35,7 @@ const NO_ROOTS: &str =
     "no trusted root certificates (install ca-certificates, or set SSL_CERT_FILE)";
 
 impl Trust {
-    /// In the system's roots, and in these certificates.
+    /// Trusts the system's roots if `system`, and the certificates in `own`.
     pub(super) fn new(system: bool, own: Vec<CertificateDer<'static>>) -> Self {
         Self(Arc::new(Inner {
             system,
@@ -44,19 +44,19 @@ impl Trust {
         }))
     }
 
-    /// Is it the same one, and not merely one in the same?
+    /// Are both the same instance, rather than equal ones?
     pub(super) fn is(&self, other: &Trust) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The one before, if it is in the same certificates as this one, the system's as they are now.
+    /// Returns `before` if it trusts the same certificates as `self`, with the system's roots as they are now; else `self`.
     pub(super) async fn or(self, before: &Trust) -> Trust {
         if self.0.system != before.0.system || self.0.own != before.0.own {
             return self;
         }
         let made = match before.0.made.get() {
             None => return before.clone(),
-            // The system's could not be read. Perhaps now.
+            // The system's roots could not be read then; they may be readable now.
             Some(Err(_)) => return self,
             Some(Ok(made)) => made,
         };
@@ -68,12 +68,12 @@ impl Trust {
         }
     }
 
-    /// Is nothing left to read?
+    /// Have the certificates been read?
     pub(super) fn is_made(&self) -> bool {
         self.0.made.get().is_some()
     }
 
-    /// Reads files, so not to be called on a worker's thread.
+    /// Reads files at the first call, so do not call this on a worker's thread.
     pub(super) fn made(&self) -> Result<Made, Arc<str>> {
         self.0.made.get_or_init(|| self.0.make()).clone()
     }

@@ -1,10 +1,10 @@
 //! One request to an origin and its answer, over a pooled or a new connection.
 //!
-//! The request goes out, the heads come in (interim responses one by one, as they arrive), then the body in pieces.
-//! A pooled connection may have been closed by the origin in the meantime: then, and only when nothing of an
-//! answer was seen and the request can be repeated, it is sent once more on a new connection (RFC 9112 §9.3.1).
+//! The request is sent, then the heads are read (interim responses one by one, as they arrive), then the body in pieces.
+//! The origin may have closed a pooled connection unnoticed. The request is then sent once more on a new connection, if nothing of an
+//! answer has arrived and the request can be repeated (RFC 9112 §9.3.1).
 //!
-//! Every wait has a limit. What follows the head is `body`, which also gives the connection back.
+//! Every wait has a limit. After the head, `body` takes over, and also gives the connection back.
 //!
 //! Not known here: caching, clients.
 
@@ -37,31 +37,31 @@ use base::{deadline::Watch, heads::Kept};
 use ledger::{Receiving, window::Window};
 use record::metrics;
 
-/// What is read from an origin at once while its head is awaited.
+/// The most bytes of one read while a head is awaited.
 pub(super) const FIRST_READ_BYTES: usize = 16 << 10;
 
-/// How often a request is sent again that an origin has not taken.
+/// How often a request is sent again if the origin did not take it.
 pub const UNPROCESSED_TRIES: u32 = 2;
 
-/// The longest body of a refusal that is read so that the connection can be used again.
+/// The longest body of a refusal that is read to its end so that the connection can be reused.
 const REFUSAL_BYTES_MAX: u64 = 16 << 10;
-/// How much of an answer is looked at to see whether it refuses our signature, bytes, and for how long it is waited for.
+/// The most bytes of an answer that are examined for a refusal of our signature, and the wait for them.
 const PEEK_BYTES_MAX: usize = 16 << 10;
 const PEEK_WAIT: Duration = Duration::from_secs(2);
-/// How long its end is waited for: a client waits meanwhile, and a new connection costs little more.
+/// The wait for the end of such a body. A client waits meanwhile, and a new connection costs little more.
 const REFUSAL_WAIT: Duration = Duration::from_millis(5);
 
-/// Is another head to follow on the same connection?
+/// Does another head follow on the same connection?
 pub fn is_interim(head: &ResponseHead) -> bool {
     head.status < 200 && head.status != 101
 }
 
-/// Does a request with this method change nothing, among those that are repeated at all?
+/// Is the method safe? Only methods that may be repeated are asked about.
 pub fn is_safe(method: &str) -> bool {
     matches!(method, "GET" | "HEAD" | "OPTIONS")
 }
 
-/// A part of a request body, framed for an origin.
+/// Frames a part of a request body for an origin.
 pub fn framed(part: Part, is_chunked: bool) -> Bytes {
     match part {
         Part::Data(data) if is_chunked => {
@@ -84,23 +84,23 @@ pub fn framed(part: Part, is_chunked: bool) -> Bytes {
 pub struct Upstream {
     lease: Lease,
     input: BytesMut,
-    /// `input` begins with a body, and has memory for no more than what is in it.
+    /// `input` holds the first bytes of a body, in a buffer of exactly their length.
     is_exact: bool,
-    /// What `input` takes of the budget of all heads, while one is not complete.
+    /// The share of `input` in the budget for incomplete heads.
     kept: Option<Kept>,
-    /// Something of an answer has come.
+    /// Bytes of an answer have arrived.
     has_heard: bool,
-    /// Interim responses that may still come.
+    /// How many more interim responses are accepted.
     interim_left: usize,
-    /// An interim response announced a body, or the end: what comes behind this answer is not looked at.
+    /// An interim response announced a body, or the end of the connection: do not reuse it.
     unsound: bool,
-    /// What happens to the body of the final answer.
+    /// Filters the body of the final answer.
     filter: Option<Box<dyn BodyFilter>>,
-    /// Counts it among the answers that are received.
+    /// Counts the answer among the bodies being received.
     receiving: Option<Receiving>,
     trip: Trip,
     waits: OriginWaits,
-    /// When the last head was there.
+    /// When the last head had arrived.
     pub received: Instant,
 }
 
@@ -194,12 +194,12 @@ impl Upstream {
         }
     }
 
-    /// Where it is noted what it takes.
+    /// Where times and bytes are noted.
     pub fn trip(&self) -> &Trip {
         &self.trip
     }
 
-    /// The body goes through this.
+    /// Sets the filter for the body.
     pub fn filter_body(&mut self, filter: Box<dyn BodyFilter>) {
         self.filter = Some(filter);
     }
@@ -224,7 +224,7 @@ impl Upstream {
         written.inspect_err(|error| self.failed(error))
     }
 
-    /// There is no answer. A connection that had died in the pool tells nothing of its server.
+    /// The request failed. A pooled connection that was already dead tells nothing about its server, so no verdict is given then.
     fn failed(&self, error: &UpstreamError) {
         self.trip.broke_off();
         if let UpstreamError::Reset(ErrorCode::HTTP_1_1_REQUIRED) = error {
@@ -238,14 +238,14 @@ impl Upstream {
         if is_of_the_pool && !self.lease.is_shared() {
             self.lease.was_closed();
         }
-        // Whoever leaves, or has enough to do, has not failed.
+        // A server that shuts down or is overloaded has not failed.
         let is_told = !is_of_the_pool && !matches!(error, UpstreamError::Unprocessed);
         if let Some(verdict) = self.lease.verdict().filter(|_| is_told) {
             verdict.failed(error);
         }
     }
 
-    /// Writes bytes of a request body, and listens meanwhile.
+    /// Writes bytes of a request body, and reads at the same time.
     pub async fn write_or_hear(
         &mut self,
         watch: &Watch,
@@ -279,7 +279,7 @@ impl Upstream {
         moved
     }
 
-    /// The next head, interim ones included; of those only so many, and each in its time.
+    /// The next head. Interim heads are returned too; their number is bounded, and each has its own time limit.
     pub async fn head(
         &mut self,
         context: &OriginContext,
@@ -304,7 +304,7 @@ impl Upstream {
         head
     }
 
-    /// A part of a request body, as it is written to this origin.
+    /// Frames a part of a request body for this origin.
     pub fn frame(&mut self, part: Part, is_chunked: bool) -> Bytes {
         match self.lease.seat() {
             Some(seat) => seat.frame(part),
@@ -312,12 +312,12 @@ impl Upstream {
         }
     }
 
-    /// Is it a stream of HTTP/2?
+    /// Is the request on a stream of HTTP/2?
     pub fn is_shared(&self) -> bool {
         self.lease.is_shared()
     }
 
-    /// The next head on a stream.
+    /// The next head on a stream of HTTP/2.
     async fn shared_head(&mut self, watch: &Watch) -> Result<ResponseHead, UpstreamError> {
         let began = match self.interim_left {
             INTERIM_MAX => self.trip.asked_last(),
@@ -339,7 +339,7 @@ impl Upstream {
         method: &str,
     ) -> Result<ResponseHead, UpstreamError> {
         let limits = self.waits.limits;
-        // For the whole head: one that dribbles in, however fast the bytes follow each other, does not begin it anew.
+        // One limit for the whole head, so that a slow trickle of bytes does not extend it.
         let limit = self.waits.first_byte;
         let began = match self.interim_left {
             INTERIM_MAX => self.trip.asked_last(),
@@ -348,7 +348,7 @@ impl Upstream {
         let mut scanned = 0;
         self.is_exact = false;
         loop {
-            // A head that is not complete is not parsed again for every byte that dribbles in.
+            // The head is parsed only once its end is there, not again for every byte of a slow one.
             if http1::scan_end(&self.input, scanned).is_some() {
                 self.kept = None;
                 let (head, head_bytes) = parse_head(&self.input, &limits, method)?;
@@ -389,7 +389,7 @@ impl Upstream {
         }
     }
 
-    /// A head was parsed: of interim ones only so many may come.
+    /// Handles a parsed head: the number of interim heads is bounded.
     fn heard(&mut self, head: ResponseHead) -> Result<ResponseHead, UpstreamError> {
         if is_interim(&head) {
             self.unsound |= !head.keep_alive;
@@ -401,7 +401,7 @@ impl Upstream {
         Ok(head)
     }
 
-    /// Waits until the origin has something to say (or has closed), without taking it.
+    /// Waits until the origin has sent something or has closed, without taking anything.
     pub async fn readable(&mut self, context: &OriginContext) {
         if let Some(seat) = self.lease.seat() {
             return poll_fn(|cx| seat.poll_news(cx)).await;
@@ -412,8 +412,8 @@ impl Upstream {
         let _ = self.read_more(context, None).await;
     }
 
-    /// Reads once, by way of the worker's space, so that no more is kept than what has come. `None`: what has come must go.
-    /// `parses`: a head is awaited. One that comes whole, as most do, is parsed there, and only what comes behind it is kept.
+    /// Reads once, into the worker's buffer, and keeps a copy of what came. `None`: the budget for incomplete heads demands that this one be dropped.
+    /// `parses`: a head is awaited. If it arrives whole, as most do, it is parsed in that buffer, and only the bytes after it are kept.
     async fn read_more(
         &mut self,
         context: &OriginContext,
@@ -424,7 +424,7 @@ impl Upstream {
                 return Poll::Ready(None);
             }
             let mut space = context.input.borrow_mut();
-            // What comes along with a head is of a body that nobody has asked the ledger for.
+            // The first bytes of a body come along with the head, before the ledger was asked for room.
             let ledger = &context.ledger;
             (self.receiving).get_or_insert_with(|| ledger.receives());
             let most = FIRST_READ_BYTES.min(ledger.step());
@@ -452,7 +452,7 @@ impl Upstream {
         .await
     }
 
-    /// What an answer says of the signature of its request; `None`: nothing.
+    /// Whether an answer refuses the signature of its request; `None`: it does not.
     async fn judged(
         &mut self,
         context: &OriginContext,
@@ -468,7 +468,7 @@ impl Upstream {
         signer.judge(head, &answer, &origin)
     }
 
-    /// An error if this answer refuses the signature of its request. Nothing is asked again.
+    /// An error if this answer refuses the signature of its request. The request is not sent again.
     pub async fn accepted(
         &mut self,
         context: &OriginContext,
@@ -482,7 +482,7 @@ impl Upstream {
         }
     }
 
-    /// The body of an answer, or the beginning of it, as far as it comes soon. It is not taken.
+    /// The first bytes of an answer's body, as far as they come soon, without taking them.
     async fn peek(&mut self, context: &OriginContext, watch: &Watch, framing: Framing) -> Vec<u8> {
         if let Some(seat) = self.lease.seat() {
             let there = poll_fn(|cx| seat.poll_held(cx, PEEK_BYTES_MAX));
@@ -507,7 +507,7 @@ impl Upstream {
         filled.unwrap_or_else(|_| beginning(&self.input, framing, &limits).0)
     }
 
-    /// The body that follows the head just read. Behind an interim head comes another one: such a connection is not used again.
+    /// The body that follows the head just read. After an interim head another head follows, so the connection is not reused then.
     pub fn body(mut self, head: &ResponseHead) -> Body {
         let reusable = head.keep_alive && !self.unsound && !is_interim(head);
         if reusable && !self.lease.is_shared() {
@@ -524,10 +524,10 @@ impl Upstream {
         body
     }
 
-    /// The connection goes back to the pool, once what is left of a short answer that nobody wants was read.
+    /// Discards a short answer, and returns the connection to the pool once the answer is read.
     pub async fn keep(self, context: &OriginContext, watch: &Watch, head: &ResponseHead) {
         let is_short = match head.framing {
-            // As after 204.
+            // For example after 204.
             message::Framing::None => true,
             message::Framing::Length(bytes) => bytes <= REFUSAL_BYTES_MAX,
             _ => false,
@@ -541,14 +541,14 @@ impl Upstream {
         }
     }
 
-    /// The bare connection and what was already read from it, after an upgrade.
+    /// The bare connection and the bytes already read from it, after an upgrade.
     pub fn into_parts(self) -> (Lease, BytesMut) {
         self.trip.ended();
         (self.lease, self.input)
     }
 }
 
-/// How long the origin keeps the connection open when nothing is asked for, if it says so: `Keep-Alive: timeout=5`.
+/// How long the origin keeps an idle connection open, if it says so: `Keep-Alive: timeout=5`.
 fn told(head: &ResponseHead) -> Option<Duration> {
     let mut told = head.fields.members(b"keep-alive");
     let seconds = told.find_map(|member| {
@@ -560,7 +560,7 @@ fn told(head: &ResponseHead) -> Option<Duration> {
     seconds.map(|seconds| Duration::from_secs(seconds.into()))
 }
 
-/// What `input` has of a body, without its framing; and whether that is all of it.
+/// The content of a body as far as `input` has it, without framing; true: that is all of it.
 fn beginning(input: &[u8], framing: Framing, limits: &Limits) -> (Vec<u8>, bool) {
     match framing {
         Framing::None => (Vec::new(), true),
@@ -586,11 +586,11 @@ fn beginning(input: &[u8], framing: Framing, limits: &Limits) -> (Vec<u8>, bool)
     }
 }
 
-/// What a read brought.
+/// The result of a read.
 enum Read {
-    /// So many bytes more of the input.
+    /// This many more bytes of input.
     Bytes(usize),
-    /// A head that came whole.
+    /// A whole head.
     Head(Result<ResponseHead, UpstreamError>),
 }
 
@@ -600,13 +600,13 @@ fn parse_head(
     method: &str,
 ) -> Result<(ResponseHead, usize), UpstreamError> {
     let head = http1::parse_response(bytes, limits, method)?;
-    // More than that is not looked at.
+    // A longer head is not parsed.
     head.ok_or(UpstreamError::Malformed(Reject::Response(
         http1::Fault::HeadTooLarge,
     )))
 }
 
-/// There is no room for the head.
+/// The error for a head without room, counted.
 fn crowded(context: &OriginContext) -> UpstreamError {
     metrics::add(&context.counters.heads_shed, 1);
     UpstreamError::Crowded

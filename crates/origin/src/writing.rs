@@ -1,4 +1,4 @@
-//! Writing to an origin, with a limit, and hearing it meanwhile.
+//! Writing to an origin within a time limit, while reading anything that the origin sends meanwhile.
 //!
 //! Not known here: what is written.
 
@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use crate::{Lease, h2::Seat, outcome::UpstreamError};
 use base::deadline::Watch;
 
-/// Writes all of it.
+/// Writes all of `bytes`.
 ///
 /// # Errors
 /// The origin has closed, or took nothing for `limit`.
@@ -45,17 +45,17 @@ pub(super) async fn write_all(
         .map_err(UpstreamError::Closed)
 }
 
-/// What came first while a piece of a request body was on its way up.
+/// What happened first while a piece of a request body was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Moved {
-    /// All of it is written.
+    /// The piece is written.
     Sent,
-    /// The origin says something, or has closed. Some of the piece may be unsent.
+    /// The origin sent something, or closed. Some of the piece may be unsent.
     Heard,
 }
 
-/// Neither direction waits for the other: an origin may answer before it has read the body, or read no more of it
-/// until its answer is taken.
+/// Writes `unsent` and reads at the same time, because an origin may answer before it has read the body, or stop reading the body
+/// until its answer is read.
 pub(super) async fn write_or_hear(
     limit: Duration,
     watch: &Watch,
@@ -86,7 +86,7 @@ pub(super) async fn write_or_hear(
             }
             let mut heard = [0; HEARD_BYTES];
             let mut heard = ReadBuf::new(&mut heard);
-            // A read that fails is told again by the next one, which expects an answer.
+            // An error of this read is returned again by the next read, which expects an answer.
             stream.poll_read(cx, &mut heard).map(|_| {
                 input.extend_from_slice(heard.filled());
                 Ok(Moved::Heard)
@@ -96,7 +96,7 @@ pub(super) async fn write_or_hear(
             Err(_) => return Err(UpstreamError::Timeout),
             Ok(Err(error)) => return Err(UpstreamError::Closed(error)),
             Ok(Ok(Moved::Heard)) => return Ok(Moved::Heard),
-            // Flushed, nothing being left to write.
+            // Nothing was left to write, and the stream is flushed.
             Ok(Ok(Moved::Sent)) if before == 0 => return Ok(Moved::Sent),
             Ok(Ok(Moved::Sent)) => {}
         }

@@ -1,6 +1,6 @@
-//! A place in a session of HTTP/2, which is opened if there is none with room.
+//! Gets a request a place in a session of HTTP/2, and opens a session if none has room.
 //!
-//! Not known here: which session has room, who waits for one (`pool`).
+//! Not known here: which session has room, which requests wait for one (`pool`).
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -20,25 +20,25 @@ use plan::Http2;
 /// Requests on one session at once, if the server takes as many.
 const STREAMS_MAX: u32 = 64;
 
-/// On behalf of what a request is sent over HTTP/2.
+/// The needs of one request that is sent over HTTP/2.
 pub(crate) struct Riding<'a> {
-    /// It may be sent only once.
+    /// The request may be sent only once.
     pub(crate) is_once: bool,
-    /// Not if the destination has failed a moment ago.
+    /// Return a remembered failure instead of opening a connection.
     pub(crate) recalls: bool,
-    /// The bounds of asking.
+    /// The bounds of the request.
     pub(crate) waits: &'a OriginWaits,
-    /// Where a read first lands.
+    /// The worker's buffer into which a read goes first.
     pub(crate) input: &'a Rc<RefCell<Box<[u8]>>>,
 }
 
-/// What a server may do.
+/// The limits for a server.
 fn limits(waits: &OriginWaits) -> Limits {
     Limits {
         streams_max: STREAMS_MAX,
         stream_window: STREAM_WINDOW,
         stream_window_max: STREAM_WINDOW_MAX,
-        // Of all together: a body that nobody takes holds up no other one.
+        // The sum of all stream windows, so that a body that is not read does not block others.
         connection_window: STREAMS_MAX * STREAM_WINDOW_MAX,
         head_bytes_max: waits.limits.head_bytes_max,
         fields_max: waits.limits.fields_max,
@@ -50,7 +50,7 @@ fn limits(waits: &OriginWaits) -> Limits {
 }
 
 impl Connector {
-    /// A place in a session of HTTP/2; or a new connection of HTTP/1.1, since that is what the origin has chosen. `None`: it is known to
+    /// A place in a session of HTTP/2, or a new connection of HTTP/1.1 if the origin chose that. `None`: the origin is known to
     /// speak HTTP/1.1.
     pub(crate) async fn lease_h2(
         &self,
@@ -59,7 +59,7 @@ impl Connector {
         riding: &Riding<'_>,
         times: &mut ConnectTimes,
     ) -> Result<Option<Lease>, ConnectError> {
-        // As long as for a place among connections: many sessions may have to be opened before, one after the other.
+        // The same limit as for a slot: several sessions may have to be opened first, one after the other.
         let ends = Instant::now() + self.connect_timeout.get();
         while Instant::now() < ends {
             match self.pool.next(to, access) {
@@ -120,7 +120,7 @@ impl Connector {
         self.open_telling(slot, to, access, opening, times).await
     }
 
-    /// What TLS has agreed on, or the operator knows, is spoken on a new connection from now on.
+    /// Starts the protocol that TLS has agreed on, or that the operator has configured, on a new connection.
     fn begin_h2(
         &self,
         to: &Destination,
@@ -147,7 +147,7 @@ impl Connector {
         let session = Session::start(stream, to, (place, opening), limits, riding.input);
         let seat = session.seat().expect("a new session has a place");
         match is_for_one {
-            // Its roots are of before.
+            // It was opened with roots that are replaced by now.
             true => session.retire(),
             false => self.pool.keep(to, &session),
         }

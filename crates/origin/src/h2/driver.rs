@@ -1,6 +1,6 @@
-//! The task of a session: it reads, gives what came to the streams, and writes what they have queued, until the connection is over.
+//! The task of a session: reads, hands input to the streams, and writes what they have queued, until the connection is over.
 //!
-//! Limits: [`TURN_BYTES`] are out of the streams' hands and not written; of the input a frame that is not complete is kept.
+//! Limits: [`TURN_BYTES`] taken from the streams and not yet written; of the input, one incomplete frame is kept.
 
 use std::{
     cell::RefCell,
@@ -23,11 +23,11 @@ use crate::connection::{Destination, Stream};
 const TURN_BYTES: usize = 256 << 10;
 /// Pieces of one write.
 const SLICES_MAX: usize = 64;
-/// So long a last word may take, before the connection is closed.
+/// The most time for the last frames before the connection is closed.
 const LAST_WORD_WAIT: Duration = Duration::from_secs(1);
 
 impl Session {
-    /// Begins HTTP/2 on a connection. `input`: where a read first lands. Needs `spawn_local`.
+    /// Begins HTTP/2 on a connection. `input`: the worker's buffer into which a read goes first. Needs `spawn_local`.
     pub(crate) fn start(
         stream: Stream,
         to: &Destination,
@@ -53,14 +53,14 @@ struct Driver {
     session: Rc<Session>,
     stream: Stream,
     space: Rc<RefCell<Box<[u8]>>>,
-    /// What was read and is not done with.
+    /// Bytes that were read and not yet used.
     input: BytesMut,
-    /// It may have whole frames, which wait for output to be written.
+    /// `input` may have whole frames, which wait until output is written.
     has_whole: bool,
     turn: Turn,
 }
 
-/// The session is over, too, if the task is dropped.
+/// Dropping the task ends the session too.
 impl Drop for Driver {
     fn drop(&mut self) {
         self.session
@@ -94,7 +94,7 @@ impl Driver {
         let _ = tokio::time::timeout(LAST_WORD_WAIT, last_word).await;
     }
 
-    /// Reads once and writes what there is.
+    /// Reads once, and writes as much as the socket takes.
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
         self.session.register(cx);
         let read = self.poll_input(cx);
@@ -174,7 +174,7 @@ impl Driver {
             }
             has_written = true;
         }
-        // What TLS has kept goes out.
+        // Flushes what TLS has buffered.
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
         Poll::Ready(Ok(has_written))
     }

@@ -1,23 +1,23 @@
-//! Heads between the two versions: a request as it is written for HTTP/1.1 to a field block, an answer's fields to a head.
+//! Converts heads: a request in HTTP/1.1 form to a field block, and an answer's fields to a head.
 //!
 //! Not known here: streams, bodies.
 
 use http2::{Asked, RequestLine, ResponseView, write_field, write_request};
 use message::{Framing, ResponseHead, Version, reason_phrase};
 
-/// A request, as HTTP/2 sends it.
+/// A request in the form of HTTP/2.
 pub(crate) struct Request {
     /// Its field block.
     pub(crate) block: Vec<u8>,
-    /// What else is to be known of it.
+    /// Facts that the connection needs about it.
     pub(crate) asked: Asked,
-    /// How long its body is, if that was announced.
+    /// The length of its body, if it was announced.
     pub(crate) body_bytes: Option<u64>,
-    /// Is it a call of gRPC? What is answered may be a word now and then.
+    /// Is it a gRPC call? Its answer may be long-lived, with few bytes.
     pub(crate) is_call: bool,
 }
 
-/// Translates the head of a request that we have written: request line, lines, an empty line. `None`: it is no such head.
+/// Converts the head of a request that we have written: request line, fields, an empty line. `None`: it is no such head.
 //= rfc9113 §8.3.1   an intermediary makes :authority of Host;  §8.2.2   fields of the connection are left out
 pub(crate) fn request(head: &[u8], is_tls: bool) -> Option<Request> {
     let mut lines = head.split(|&byte| byte == b'\n');
@@ -69,14 +69,14 @@ fn trimmed(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// The head of an answer, as other code has it. `is_head`: its request was HEAD.
+/// The head of an answer, in the common form. `is_head`: its request was HEAD.
 pub(crate) fn response(head: &ResponseView<'_>, is_head: bool) -> ResponseHead {
     let has_body = !is_head && head.status >= 200 && !matches!(head.status, 204 | 304);
     let framing = match head.content_length {
         _ if !has_body => Framing::None,
         Some(bytes) => Framing::Length(bytes),
         None if head.ends => Framing::Length(0),
-        // The end of the stream tells.
+        // The end of the stream ends the body.
         None => Framing::Chunked,
     };
     ResponseHead {

@@ -1,4 +1,4 @@
-//! What has come on a stream, and who waits for it.
+//! What has arrived on a stream, and the tasks that wait for it.
 //!
 //! Not known here: frames, the connection.
 
@@ -22,16 +22,16 @@ use crate::outcome::{INTERIM_MAX, UpstreamError};
 pub(crate) enum Gone {
     /// The server has not taken the request.
     Unprocessed,
-    /// It reset the stream.
+    /// The server reset the stream.
     Reset(ErrorCode),
-    /// What it sent, or what it did not take, made us do so.
+    /// We reset the stream, because of something that the server sent or did not accept.
     Fault(Fault),
     /// The connection has ended.
     Closed(io::ErrorKind),
 }
 
 impl Gone {
-    /// What whoever asked is told.
+    /// The error for the request's sender.
     pub(crate) fn error(self) -> UpstreamError {
         match self {
             Gone::Unprocessed => UpstreamError::Unprocessed,
@@ -42,16 +42,16 @@ impl Gone {
     }
 }
 
-/// What has come.
+/// What has arrived on a stream and was not taken yet.
 pub(crate) struct Inward {
     is_head: bool,
     /// Interim heads and the final one.
     pub(crate) heads: VecDeque<ResponseHead>,
-    /// Of the body.
+    /// Bytes of the body,
     held: BytesMut,
-    /// The memory of that.
+    /// and the memory that they take.
     held_memory: usize,
-    /// How it is counted.
+    /// Counts that memory in the ledger.
     window: Window,
     pub(crate) trailers: Option<Fields>,
     pub(crate) has_ended: bool,
@@ -61,7 +61,7 @@ pub(crate) struct Inward {
 }
 
 impl Inward {
-    /// Nothing yet. `is_head`: the request is HEAD.
+    /// Nothing has arrived yet. `is_head`: the request is HEAD.
     pub(crate) fn of(is_head: bool, window: Window) -> Inward {
         Inward {
             is_head,
@@ -77,7 +77,7 @@ impl Inward {
         }
     }
 
-    /// How many bytes more the server may send, since there is memory for them now.
+    /// How many more bytes the server may send, as far as the ledger lends memory for them now.
     pub(crate) fn lent(&mut self) -> u32 {
         let more = (self.window).lend(u64::from(STREAM_WINDOW_MAX - STREAM_WINDOW));
         u32::try_from(more).unwrap_or(0)
@@ -88,12 +88,12 @@ impl Inward {
         self.window.count(piece)
     }
 
-    /// What is there of the body.
+    /// The bytes of the body that have arrived.
     pub(crate) fn held(&self) -> &[u8] {
         &self.held
     }
 
-    /// The next piece of the body, at most so long.
+    /// The next piece of the body, at most `bytes_max`.
     pub(crate) fn take(&mut self, bytes_max: usize) -> Bytes {
         let bytes = self.held.len().min(bytes_max);
         let piece = match bytes == self.held.len() {
@@ -101,7 +101,7 @@ impl Inward {
                 self.held_memory = 0;
                 std::mem::take(&mut self.held).freeze()
             }
-            // A copy: a part would keep the memory of all of it.
+            // A copy, because a slice would keep the whole buffer in memory.
             false => {
                 let piece = Bytes::copy_from_slice(&self.held[..bytes]);
                 self.held.advance(bytes);
@@ -116,7 +116,7 @@ impl Inward {
         piece
     }
 
-    /// A head came. False: there are too many.
+    /// Stores a head. False: there are too many.
     pub(crate) fn head(&mut self, head: &ResponseView<'_>) -> bool {
         if self.heads.len() > INTERIM_MAX {
             return false;
@@ -127,7 +127,7 @@ impl Inward {
         true
     }
 
-    /// A part of the body came.
+    /// Stores a part of the body.
     pub(crate) fn data(&mut self, bytes: &[u8], ends: bool) {
         self.held.extend_from_slice(bytes);
         self.held_memory = self.held_memory.max(self.held.capacity());
@@ -136,7 +136,7 @@ impl Inward {
         self.wake_reader();
     }
 
-    /// The body has ended, and these follow it; those that have no place there are dropped, as over HTTP/1.
+    /// Ends the body with these trailers. Fields that are not allowed in trailers are dropped, as over HTTP/1.
     pub(crate) fn trailers(&mut self, fields: &Fields) {
         let mut trailers = fields.clone();
         trailers.retain(|name, _| !http1::is_forbidden_trailer(name));
@@ -145,14 +145,14 @@ impl Inward {
         self.wake_reader();
     }
 
-    /// Nothing more comes, and nothing more is taken.
+    /// The stream is over in both directions.
     pub(crate) fn leave(&mut self, gone: Gone) {
         self.gone.get_or_insert(gone);
         self.wake_reader();
         self.wake_writer();
     }
 
-    /// Is there anything that whoever waits for an answer has not heard?
+    /// Has anything arrived that was not taken yet?
     pub(crate) fn has_news(&self) -> bool {
         !self.heads.is_empty() || !self.held.is_empty() || self.has_ended || self.gone.is_some()
     }

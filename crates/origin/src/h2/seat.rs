@@ -1,8 +1,8 @@
-//! A request's place in a session: kept, then a stream.
+//! A request's place in a session: first reserved, then a stream.
 //!
-//! Whoever drops it gives it up: a stream that has not ended on both sides is reset (CANCEL).
+//! Dropping a seat gives it up: a stream that has not ended on both sides is reset (CANCEL).
 //!
-//! Not known here: time limits, who asks.
+//! Not known here: time limits, where the request comes from.
 
 use std::{
     cell::RefCell,
@@ -29,9 +29,9 @@ pub(crate) struct Seat {
 struct Stream {
     id: StreamId,
     inward: Rc<RefCell<Inward>>,
-    /// Of the announced body, to be sent.
+    /// Bytes of the announced body still to be sent.
     to_send: Option<u64>,
-    /// The end of the body that was given and not sent.
+    /// The end of the body, with its trailers, if it was given and not yet sent.
     ending: Option<Fields>,
     has_ended: bool,
 }
@@ -55,12 +55,12 @@ impl Seat {
         &self.session
     }
 
-    /// Is the server there, as far as is known or it says now?
+    /// Is the connection alive? After a silence the server is asked.
     pub(crate) async fn is_alive(&self, is_once: bool) -> bool {
         self.session.is_alive(is_once).await
     }
 
-    /// Sends the head of the request, as it is written for HTTP/1.1. `window`: of its answer.
+    /// Sends the head of a request in its HTTP/1.1 form. `window`: counts the memory of the answer.
     pub(crate) fn ask(&mut self, request: &[u8], window: Window) -> Result<(), UpstreamError> {
         debug_assert!(self.stream.is_none(), "a seat is for one request");
         let request = head::request(request, self.session.place.is_tls);
@@ -69,13 +69,13 @@ impl Seat {
         let now = self.session.now();
         let sent = (self.session.http()).request(parts, request.asked, now);
         let Some(id) = sent else {
-            // The server has left, or lowered its bound, since the place was kept.
+            // The server has sent GOAWAY, or lowered its bound, since the place was reserved.
             let over = self.session.over().filter(|_| !self.had_others);
             return Err(over.unwrap_or(Gone::Unprocessed).error());
         };
         self.session.give_up_place();
         let inward = self.session.open(id, request.asked.is_head, window);
-        // A call of gRPC gets a larger window when it needs one: it may be open for days, and say little.
+        // A gRPC call may stay open for days with few bytes, so its window is widened only when needed.
         if !request.asked.is_head && !request.is_call {
             self.session.widen(id, &mut inward.borrow_mut());
         }
@@ -95,7 +95,7 @@ impl Seat {
             .expect("the head of its request was sent")
     }
 
-    // What comes in.
+    // Receiving.
 
     /// The next head.
     pub(crate) fn poll_head(&self, cx: &Context<'_>) -> Poll<Result<ResponseHead, UpstreamError>> {
@@ -110,7 +110,7 @@ impl Seat {
         Poll::Pending
     }
 
-    /// Has the server said anything that was not taken?
+    /// Has anything arrived that was not taken?
     pub(crate) fn poll_news(&self, cx: &Context<'_>) -> Poll<()> {
         let mut inward = self.stream().inward.borrow_mut();
         if inward.has_news() {
@@ -120,7 +120,7 @@ impl Seat {
         Poll::Pending
     }
 
-    /// Are so many bytes of the body there, or all that come?
+    /// Waits until this many bytes of the body have arrived, or the body has ended.
     pub(crate) fn poll_held(&self, cx: &Context<'_>, bytes: usize) -> Poll<()> {
         let mut inward = self.stream().inward.borrow_mut();
         if inward.held().len() >= bytes || inward.has_ended || inward.gone.is_some() {
@@ -130,14 +130,14 @@ impl Seat {
         Poll::Pending
     }
 
-    /// What is there of the body, at most so much. It is not taken.
+    /// The first `bytes_max` bytes of the body that have arrived, without taking them.
     pub(crate) fn peek(&self, bytes_max: usize) -> Vec<u8> {
         let inward = self.stream().inward.borrow();
         let held = inward.held();
         held[..held.len().min(bytes_max)].to_vec()
     }
 
-    /// The next piece of the body, at most so long; `None`: its end. The server may send as much more.
+    /// The next piece of the body, at most `bytes_max`; `None`: the end. Taking it lets the server send as many bytes more.
     pub(crate) fn poll_piece(
         &self,
         cx: &Context<'_>,
@@ -165,9 +165,9 @@ impl Seat {
         self.stream().inward.borrow_mut().trailers.take()
     }
 
-    // What goes out.
+    // Sending.
 
-    /// A part of the request body, as it is to be written. Its end is noted.
+    /// Frames a part of the request body. Trailers are kept until the end is sent.
     pub(crate) fn frame(&mut self, part: Part) -> Bytes {
         match part {
             Part::Data(data) => data,
@@ -233,7 +233,7 @@ impl Drop for Seat {
             None => self.session.give_up_place(),
             Some(stream) => self.session.release(stream.id),
         }
-        // A session that is retired may be over now.
+        // A retired session may be over now.
         self.session.wake();
     }
 }

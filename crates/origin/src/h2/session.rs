@@ -1,7 +1,7 @@
 //! A connection of HTTP/2 to an origin, as the pool and the seats in it see it.
 //!
-//! Requests of one worker share it. It takes further ones while neither side is leaving and there is room: the server's
-//! SETTINGS_MAX_CONCURRENT_STREAMS and our own bound, places that are kept included.
+//! Requests of one worker share it. It takes further requests while neither side is closing it and there is room within the server's
+//! SETTINGS_MAX_CONCURRENT_STREAMS and our own bound; reserved places count.
 //!
 //! Not known here: sockets (`driver`), which session a request gets (`pool`).
 
@@ -26,23 +26,23 @@ use super::{
     inward::{Inward, wait_in},
 };
 
-/// A session that was silent for so long is asked whether it is there before a request goes out on it.
+/// After this long without input, the server is asked by PING whether it is alive before a request is sent.
 const SILENT: Duration = Duration::from_secs(30);
 /// The same for a request that may be sent only once.
 const SILENT_ONCE: Duration = Duration::from_secs(5);
-/// How long the answer to that may take.
+/// The longest wait for the answer to that PING.
 const ALIVE_WAIT: Duration = Duration::from_secs(2);
 
-/// Is held until it is known how many requests a new session takes.
+/// Held until it is known how many requests a new session takes.
 pub(crate) type Opening = Box<dyn Any>;
 
-/// Where a connection leads, and since when.
+/// The peer of a connection, and when it was opened.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) peer: SocketAddr,
     pub(crate) is_inward: bool,
     pub(crate) is_tls: bool,
-    /// In the time of the pool.
+    /// In the pool's time.
     pub(crate) opened: Instant,
 }
 
@@ -52,26 +52,26 @@ pub(crate) struct Session {
     streams: RefCell<BTreeMap<StreamId, Rc<RefCell<Inward>>>>,
     /// The task that reads and writes.
     driver: RefCell<Option<Waker>>,
-    /// Those who wait for a PING's answer.
+    /// Tasks that wait for the answer to a PING.
     waiting: RefCell<Vec<Waker>>,
     over: Cell<Option<Gone>>,
-    /// Until the server's SETTINGS have come, no other connection is opened there.
+    /// Held until the server's SETTINGS have come. While it lives, no other connection is opened to this destination.
     opening: RefCell<Option<Opening>>,
     is_retired: Cell<bool>,
-    /// Places that are kept for requests to come.
+    /// Places reserved for requests to come.
     kept: Cell<usize>,
     asked: Cell<u64>,
     began: Instant,
     heard: Cell<Instant>,
-    /// Since when nothing is open, in the time of the pool.
+    /// Since when no stream is open, in the pool's time.
     idle_since: Cell<Option<Instant>>,
-    /// For the log.
+    /// The destination, for the log.
     to: String,
     pub(crate) place: Place,
 }
 
 impl Session {
-    /// Of a connection that begins. `opening`: held until it is known how many requests the server takes.
+    /// A session on a new connection. `opening`: held until it is known how many requests the server takes.
     pub(super) fn new(
         limits: Limits,
         (to, place): (String, Place),
@@ -108,18 +108,18 @@ impl Session {
 
     // For the pool.
 
-    /// May requests be sent on it, now or later?
+    /// May requests be sent on this session, now or later?
     pub(crate) fn takes_requests(&self) -> bool {
         let is_open = self.over.get().is_none() && !self.is_retired.get();
         is_open && self.http.borrow().takes_requests()
     }
 
-    /// Requests that are under way, or about to be.
+    /// Open streams and reserved places.
     pub(crate) fn load(&self) -> usize {
         self.http.borrow().open_streams() + self.kept.get()
     }
 
-    /// A place for a request, if there is one.
+    /// Reserves a place for a request, if there is room.
     pub(crate) fn seat(self: &Rc<Session>) -> Option<Seat> {
         let has_room = self.takes_requests() && self.http.borrow().may_ask_beside(self.kept.get());
         has_room.then(|| {
@@ -129,7 +129,7 @@ impl Session {
         })
     }
 
-    /// For how long nothing was open, as the pool has looked now and then.
+    /// For how long no stream was open. Counted from the first call that saw none.
     pub(crate) fn idle_for(&self, now: Instant) -> Duration {
         if self.load() > 0 {
             self.idle_since.set(None);
@@ -148,17 +148,17 @@ impl Session {
 
     // For a seat.
 
-    /// The kept place is given up, or used.
+    /// A reserved place is given up, or becomes a stream.
     pub(super) fn give_up_place(&self) {
         self.kept.set(self.kept.get() - 1);
     }
 
-    /// Has it carried a request before?
+    /// Has the session carried a request before?
     pub(super) fn has_carried(&self) -> bool {
         self.asked.get() > 0
     }
 
-    /// A stream was opened.
+    /// Registers a new stream.
     pub(super) fn open(&self, id: StreamId, is_head: bool, window: Window) -> Rc<RefCell<Inward>> {
         self.asked.set(self.asked.get() + 1);
         let inward = Rc::new(RefCell::new(Inward::of(is_head, window)));
@@ -167,7 +167,7 @@ impl Session {
         inward
     }
 
-    /// What was taken of a body may be sent again; where the window was too small and there is memory for more than that, more.
+    /// Lets the server send as many bytes as were taken. If the window was too small, it is widened, as far as there is memory.
     pub(super) fn taken(&self, id: StreamId, bytes: usize, inward: &mut Inward) {
         let is_short = self.http().is_short(id);
         if is_short {
@@ -177,7 +177,7 @@ impl Session {
         self.wake();
     }
 
-    /// The server may send more than is everybody's, as far as there is memory for that.
+    /// Widens a stream's window beyond the common size, as far as the ledger lends memory.
     pub(super) fn widen(&self, id: StreamId, inward: &mut Inward) {
         let lent = inward.lent();
         if lent > 0 {
@@ -185,19 +185,19 @@ impl Session {
         }
     }
 
-    /// Whoever had asked is done with it.
+    /// The stream's seat is dropped.
     pub(super) fn release(&self, id: StreamId) {
         self.streams.borrow_mut().remove(&id);
         self.http().release(id);
         self.wake();
     }
 
-    /// Why it is over, if it is.
+    /// Why the session is over, if it is.
     pub(super) fn over(&self) -> Option<Gone> {
         self.over.get()
     }
 
-    /// Is the server there? Asked only if it was silent for a while. `is_once`: a request follows that may be sent only once.
+    /// Is the server alive? Sends a PING only after a silence. `is_once`: a request follows that may be sent only once.
     pub(super) async fn is_alive(&self, is_once: bool) -> bool {
         let silent = if is_once { SILENT_ONCE } else { SILENT };
         if self.heard.get().elapsed() < silent {
@@ -220,7 +220,7 @@ impl Session {
 
     // For the driver.
 
-    /// Closes a connection of which nobody wants more.
+    /// Closes a retired connection once no requests are left.
     pub(super) fn see_to_end(&self) {
         if self.is_retired.get() && self.load() == 0 {
             self.http().close(ErrorCode::NO_ERROR);
@@ -237,7 +237,7 @@ impl Session {
         }
     }
 
-    /// Takes what came. Returns the bytes that are done with.
+    /// Handles input. Returns how many bytes were used.
     pub(super) fn take_input(&self, bytes: &[u8]) -> usize {
         self.heard.set(Instant::now());
         let now = self.now();
@@ -288,7 +288,7 @@ impl Session {
         }
         let is_known = self.http.borrow().has_settings();
         if is_known {
-            // Dropped outside of the borrow: others look at this session then.
+            // Dropped outside of the borrow, because dropping it makes others look at this session.
             let opened = self.opening.borrow_mut().take();
             drop(opened);
         }
@@ -296,7 +296,7 @@ impl Session {
         used
     }
 
-    /// Time has passed.
+    /// Handles a deadline of the connection.
     pub(super) fn handle_timeout(&self) {
         let now = self.now();
         loop {
@@ -308,7 +308,7 @@ impl Session {
         }
     }
 
-    /// Wakes those for which there is room again.
+    /// Wakes writers whose streams have room again.
     pub(super) fn wake_writers(&self) {
         let (http, streams) = (self.http.borrow(), self.streams.borrow());
         for (&id, inward) in streams.iter() {
@@ -319,7 +319,7 @@ impl Session {
         }
     }
 
-    /// The connection is over: so are its streams.
+    /// Ends the connection and all of its streams.
     pub(super) fn ends(&self, why: Gone) {
         if self.over.get().is_none() {
             self.over.set(Some(why));
@@ -333,7 +333,7 @@ impl Session {
         self.wake();
     }
 
-    /// An operator sees what the server does wrong, once a minute for each.
+    /// Logs a fault of the server, at most once a minute for each destination.
     #[cold]
     pub(super) fn tell_of(&self, fault: Fault) {
         static SAID: SeldomEach = SeldomEach::new();

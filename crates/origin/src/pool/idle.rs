@@ -1,6 +1,6 @@
 //! Idle connections: which one a request gets, and which are closed.
 //!
-//! Not known here: who waits, what is in use (`pool`), how long an origin keeps a connection (`habits`).
+//! Not known here: waiting requests and connections in use (`pool`), how long an origin keeps a connection (`habits`).
 
 use std::{
     collections::VecDeque,
@@ -13,26 +13,26 @@ use crate::connection::{Destination, Stream};
 use crate::habits::Habits;
 use base::{access::Destinations, clock::Instant};
 
-/// The most connections in use at once are those of the current span of this length and of the one before.
+/// The peak of connections in use is taken over the current span of this length and the one before.
 const PEAK_SPAN: Duration = Duration::from_secs(60);
-/// The most names that one sweep has looked up anew; the others follow a second later.
+/// The most names that one sweep returns for a new look-up; the others follow a second later.
 const RENEWALS_MAX: usize = 64;
 
-/// A name leads to the addresses of its last answers: one answer may have but some of them.
+/// A name leads to the addresses of this many last answers, because an answer may have only some of the addresses.
 const ANSWERS: usize = 3;
-/// One whose answers rotate leads to those of this time, too.
+/// A name whose answers rotate leads to all addresses of this time.
 const ROTATION: Duration = Duration::from_secs(10);
 /// The most answers that are kept.
 const ANSWERS_MAX: usize = 16;
 
 /// The last look-ups of a name.
 pub(super) struct Name {
-    /// Addresses, and when they came; the oldest first.
+    /// Addresses, and when each answer came; the oldest first.
     answers: VecDeque<(Vec<IpAddr>, Instant)>,
-    /// When an address was back that an answer in between did not have.
+    /// When an address came back that was missing in an answer in between.
     rotated: Option<Instant>,
     pub(super) until: Instant,
-    /// A newer one is under way.
+    /// A look-up is under way.
     pub(super) is_asked: bool,
 }
 
@@ -84,19 +84,19 @@ pub(super) struct Idle {
     pub(super) opened: Instant,
     pub(super) shown: Shown,
     pub(super) since: Instant,
-    /// When it was last seen open.
+    /// When the connection was last seen open.
     pub(super) checked: Instant,
     pub(super) order: u64,
 }
 
 impl Idle {
-    /// How long after its last answer it was seen open.
+    /// How long after its last answer the connection was seen open.
     pub(super) fn seen_open(&self) -> Duration {
         self.checked.saturating_duration_since(self.shown.answered)
     }
 }
 
-/// What the last answer on a connection has shown.
+/// Facts from the last answer on a connection.
 #[derive(Clone, Copy)]
 pub(super) struct Shown {
     /// When its head came.
@@ -105,30 +105,30 @@ pub(super) struct Shown {
     pub(super) told: Option<Duration>,
 }
 
-/// What becomes of an idle connection that is looked at for a request.
+/// What to do with an idle connection that is considered for a request.
 enum Fit {
-    /// It is taken. It was seen open so long after its last answer.
+    /// Use it. It was seen open this long after its last answer.
     Fits(Duration),
-    /// It stays for another request.
+    /// Keep it for another request.
     Old,
-    /// It is closed.
+    /// Close it.
     Dead,
 }
 
-/// What is known where an idle connection is looked at.
+/// The pool's state that is used to judge an idle connection.
 struct Judging<'a> {
     habits: &'a mut Habits,
     now: Instant,
 }
 
-/// Does the name lead there still?
+/// Does the name still lead to this address?
 pub(super) fn leads_to(name: Option<&Name>, peer: SocketAddr) -> bool {
     name.is_none_or(|name| name.has(peer.ip().to_canonical()))
 }
 
 impl Pool {
-    /// The newest idle connection to `destination` that is still open and whose address `access` permits (it may have
-    /// been opened for another listener). `None` too if the destination is at its bound.
+    /// The newest idle connection to `destination` that is still open and whose address `access` permits (the connection may have
+    /// been opened for another listener). Also `None` if the destination is at its bound.
     pub fn checkout(&self, destination: &Destination, access: &Destinations) -> Option<Lease> {
         self.take_idle(destination, access, |state, idle| {
             match idle.stream.is_quiet() {
@@ -143,7 +143,7 @@ impl Pool {
         })
     }
 
-    /// The same for a request that may not be repeated: the newest one that is young, and that the kernel has nothing to read from.
+    /// The same for a request that may not be repeated: the newest connection that is young and has nothing to read, as the kernel says now.
     //= rfc9112 §9.3.1   a client must not repeat a request that is not idempotent
     pub fn checkout_young(
         &self,
@@ -222,8 +222,8 @@ impl Pool {
         None
     }
 
-    /// The name of `destination` leads to these addresses, until then. Connections to addresses that were not among its last answers take
-    /// no further request.
+    /// Notes the answer of a look-up: the addresses, and until when they are valid. Connections to addresses missing from the last answers
+    /// take no further request.
     pub(crate) fn resolved(&self, destination: &Destination, addresses: &[IpAddr], until: Instant) {
         let mut state = self.0.state.borrow_mut();
         let state = &mut *state;
@@ -235,7 +235,7 @@ impl Pool {
         let is_new = entry.name.as_ref().is_none_or(|name| name.until != until);
         let name = entry.name.get_or_insert_with(|| Name::new(until));
         (name.until, name.is_asked) = (until, false);
-        // Each new connection tells the answer that is kept.
+        // Each new connection reports the cached answer again, so only a new expiry makes it a new answer.
         if is_new {
             name.answered(addresses, state.now);
         }
@@ -248,7 +248,7 @@ impl Pool {
         }
     }
 
-    /// Nobody knows where the name leads now: it leads where it led, and is looked up again later.
+    /// A look-up failed: the last addresses stay valid, and the name is looked up again at `until`.
     pub(crate) fn unresolved(&self, destination: &Destination, until: Instant) {
         let mut state = self.0.state.borrow_mut();
         let entry = state.destinations.get_mut(destination);
@@ -257,8 +257,8 @@ impl Pool {
         }
     }
 
-    /// Closes connections that were idle for too long, that are too many, or that the origin has closed. Once a second. Returns the
-    /// destinations whose names are to be looked up anew: see [`Self::resolved`] and [`Self::unresolved`].
+    /// To be called once a second: closes connections that are idle for too long, too many, or closed by the origin. Returns the
+    /// destinations whose names are to be looked up again: see [`Self::resolved`] and [`Self::unresolved`].
     pub(crate) fn sweep(&self, now: Instant) -> Vec<Destination> {
         let limits = self.0.limits.get();
         let mut state = self.0.state.borrow_mut();
@@ -308,7 +308,7 @@ impl Pool {
         });
         state.idle = left;
         if due.len() > RENEWALS_MAX {
-            // Those that wait longest: each has its turn.
+            // The longest overdue come first, so that each gets its turn.
             due.select_nth_unstable_by_key(RENEWALS_MAX, |it| it.0);
             due.truncate(RENEWALS_MAX);
         }

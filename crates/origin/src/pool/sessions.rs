@@ -1,11 +1,11 @@
-//! Sessions of HTTP/2 to one destination: which one a request gets, and who opens the next.
+//! Sessions of HTTP/2 to one destination: which session a request gets, and which request opens the next one.
 //!
-//! One connection is opened at a time: until it is known how many requests it takes, or that the origin speaks HTTP/1.1, others wait for it.
-//! So a hundred misses at once do not open a hundred connections. What the origin spoke is remembered for [`SPEAKS_FOR`].
+//! One connection is opened at a time. Until its number of streams is known, or that the origin speaks HTTP/1.1, other requests wait for it,
+//! so that a hundred misses at once do not open a hundred connections. The origin's protocol is remembered for [`SPEAKS_FOR`].
 //!
 //! Invariants:
-//!   H1  a session of the list has its driver; one that takes no more requests leaves the list when it is looked at
-//!   H2  `is_opening` holds exactly while a [`Turn`] of the destination lives
+//!   H1  a session of the list has its driver; one that takes no more requests is removed when the list is next looked at
+//!   H2  `is_opening` is set exactly while a [`Turn`] of the destination lives
 //!
 //! Not known here: how a session is made (`connect`).
 
@@ -23,17 +23,17 @@ use crate::{
 };
 use base::{access::Destinations, clock::Instant};
 
-/// How long it is remembered what an origin speaks.
+/// How long the protocol of an origin is remembered.
 const SPEAKS_FOR: Duration = Duration::from_secs(600);
 
-/// What an origin speaks.
+/// The protocol of an origin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Speaks {
     Http1,
     Http2,
 }
 
-/// Those of one destination.
+/// The sessions of one destination.
 #[derive(Default)]
 pub(super) struct Sessions {
     list: Vec<Rc<Session>>,
@@ -43,19 +43,19 @@ pub(super) struct Sessions {
     waiting: VecDeque<oneshot::Sender<Option<ConnectError>>>,
 }
 
-/// What becomes of a request.
+/// The next step for a request.
 pub(crate) enum Next {
-    /// It has a place.
+    /// Use this place.
     Seat(Seat),
-    /// The origin speaks HTTP/1.1.
+    /// Use HTTP/1.1, as the origin does.
     Http1,
-    /// It opens a connection.
+    /// Open a connection.
     Open(Turn),
-    /// It waits for one that is being opened, and asks again then; or hears why there is none.
+    /// Wait for the connection that is being opened, then ask again; the channel brings the error if opening fails.
     Wait(oneshot::Receiver<Option<ConnectError>>),
 }
 
-/// The right to open a connection. When it is dropped, those who wait go on.
+/// The right to open a connection. Dropping it wakes the waiters.
 pub(crate) struct Turn {
     pool: Pool,
     to: Destination,
@@ -63,7 +63,7 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// There is none: those who wait hear why.
+    /// Opening failed: the waiters get this error.
     pub(crate) fn failed(mut self, error: &ConnectError) {
         self.failed = Some(error.clone());
     }
@@ -100,7 +100,7 @@ impl Sessions {
         !self.list.is_empty()
     }
 
-    /// Once a second: sessions that were idle for too long, or are too old, are closed; those that are over are forgotten.
+    /// To be called once a second: closes sessions that are idle for too long or too old, and forgets those that are over.
     pub(super) fn sweep(&mut self, now: Instant, limits: &Limits) {
         self.speaks = self
             .speaks
@@ -138,7 +138,7 @@ impl Lease {
         }
     }
 
-    /// The connection apart from its slot, so that it becomes a session.
+    /// Separates the connection from its slot, to make a session of it.
     pub(crate) fn into_parts(self) -> (Slot, Stream, SocketAddr, bool) {
         match self.carrier {
             Carrier::Alone(stream) => (self.slot, stream, self.peer, self.is_inward),
@@ -146,7 +146,7 @@ impl Lease {
         }
     }
 
-    /// The place in a session, if it is one.
+    /// The seat, if the lease is for a session.
     pub(crate) fn seat(&mut self) -> Option<&mut Seat> {
         match &mut self.carrier {
             Carrier::Alone(_) => None,
@@ -154,12 +154,12 @@ impl Lease {
         }
     }
 
-    /// Does the request go out on a connection that others share?
+    /// Is the connection shared with other requests?
     pub fn is_shared(&self) -> bool {
         matches!(self.carrier, Carrier::Shared(_))
     }
 
-    /// The origin wants HTTP/1.1.
+    /// The origin demands HTTP/1.1.
     //= rfc9113 §7   HTTP_1_1_REQUIRED
     pub(crate) fn wants_http1(&self) {
         self.slot.pool.speaks(&self.slot.destination, Speaks::Http1);
@@ -167,7 +167,7 @@ impl Lease {
 }
 
 impl Pool {
-    /// What becomes of a request to a destination that may speak HTTP/2.
+    /// The next step for a request to a destination that may speak HTTP/2.
     pub(crate) fn next(&self, to: &Destination, access: &Destinations) -> Next {
         let limits = self.0.limits.get();
         let mut state = self.0.state.borrow_mut();
@@ -212,7 +212,7 @@ impl Pool {
             }
             return Next::Wait(told);
         }
-        // Those that take nothing although they carry nothing are of no use, and would pile up.
+        // A session without streams that takes no request is of no use. Retire it, or such sessions would pile up.
         let useless = sessions.list.iter().filter(|session| session.load() == 0);
         useless.for_each(|session| session.retire());
         sessions.is_opening = true;
@@ -223,7 +223,7 @@ impl Pool {
         })
     }
 
-    /// A session was made.
+    /// Adds a new session.
     pub(crate) fn keep(&self, to: &Destination, session: &Rc<Session>) {
         let mut state = self.0.state.borrow_mut();
         let entry = state.destinations.entry(to.clone()).or_default();
@@ -231,7 +231,7 @@ impl Pool {
         sessions.list.push(Rc::clone(session));
     }
 
-    /// The origin spoke this.
+    /// Notes the protocol of an origin.
     pub(crate) fn speaks(&self, to: &Destination, what: Speaks) {
         let mut state = self.0.state.borrow_mut();
         let now = state.now;
@@ -243,7 +243,7 @@ impl Pool {
         }
     }
 
-    /// The time of the pool.
+    /// The pool's time.
     pub(crate) fn now(&self) -> Instant {
         self.0.state.borrow().now
     }

@@ -80,7 +80,7 @@ fn port(lease: &Lease) -> u16 {
     stream.tcp().local_addr().unwrap().port()
 }
 
-/// Polls once, so that it stands in the queue.
+/// Polls once, so that the future joins the queue.
 async fn begun<F: Future>(mut future: std::pin::Pin<&mut F>) {
     poll_fn(|cx| {
         assert!(future.as_mut().poll(cx).is_pending());
@@ -118,7 +118,7 @@ async fn a_connection_the_origin_closed_is_not_handed_out() {
     drop(theirs);
     let probe = origin.checkout(&pool);
     if let Some(mut lease) = probe {
-        // Not noticed yet: wait until it is, then put it back as it would have been.
+        // The runtime has not noticed yet: wait until it has, then put the connection back as it would have been.
         lease.stream().tcp().readable().await.unwrap();
         pool.put_back(lease);
         assert!(origin.checkout(&pool).is_none());
@@ -148,7 +148,7 @@ async fn a_connection_another_listener_may_not_use_stays_where_it_is() {
         ..Destinations::default()
     };
     assert!(pool.checkout(&origin.destination, &public).is_none());
-    // Not because of its address alone: any own address of this machine is inward.
+    // The test's address alone does not decide: any own address of this machine is inward.
     let (peer, allow) = (origin.peer, vec!["127.0.0.0/8".parse().unwrap()]);
     assert_eq!(
         public.check_pooled("198.51.100.1:80".parse().unwrap(), false),
@@ -284,7 +284,7 @@ async fn who_gave_up_waiting_neither_blocks_the_queue_nor_loses_the_place() {
     let mut patient = pin!(pool.slot(&origin.destination, LONG));
     begun(patient.as_mut()).await;
     pool.audit();
-    // The grant is on its way when its receiver leaves: it must go on to the next.
+    // The receiver leaves while its grant is on the way: the grant must go on to the next waiter.
     drop(lease);
     drop(cancelled);
     assert!(matches!(patient.await, Ok(Grant::Slot(_))));
@@ -320,7 +320,7 @@ async fn the_kernel_is_asked_whether_a_young_connection_is_open() {
     lease.answered(Instant::now(), Some(60 * SECOND));
     lease.reuse();
     drop(theirs);
-    // Nothing is awaited, so the runtime knows of nothing.
+    // Nothing is awaited, so the runtime has seen no event.
     assert!(
         pool.checkout_young(&origin.destination, &Destinations::default())
             .is_none()
@@ -401,7 +401,7 @@ async fn answers_that_rotate_leave_connections_alone() {
     let mut idle = Some(idle);
     for at in 0..50 {
         pool.sweep(start + at * SECOND);
-        // One of five addresses, a second each; asked for by several connections.
+        // Each answer has one of five addresses, for a second; several connections ask.
         let answer = [format!("127.0.0.{}", at % 5 + 1).parse().unwrap()];
         for _ in 0..4 {
             pool.resolved(&origin.destination, &answer, start + (at + 1) * SECOND);
@@ -411,7 +411,7 @@ async fn answers_that_rotate_leave_connections_alone() {
         }
         assert!(at < 10 || pool.idle() == 1, "after {at} s");
     }
-    // It moves, and that is noticed.
+    // The name moves, and the pool notices.
     for at in 50..61 {
         pool.sweep(start + at * SECOND);
         let answer = ["127.0.0.9".parse().unwrap()];

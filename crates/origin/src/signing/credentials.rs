@@ -1,6 +1,6 @@
-//! Credentials as their sources write them: an INI file, JSON of a machine's own address, XML of the security token service.
+//! Parses credentials as their sources write them: an INI file, JSON of a metadata service, XML of the security token service.
 //!
-//! Not known here: where they come from. Nothing of them is ever logged: what is told of a fault has none of the bytes that were read.
+//! Not known here: the source. Nothing of the credentials is ever logged: errors contain no bytes that were read.
 
 use std::fmt;
 
@@ -13,20 +13,20 @@ pub struct Credentials {
     pub access_key: String,
     /// The key.
     pub secret_key: String,
-    /// Goes along with keys that end.
+    /// Belongs to temporary keys.
     pub session_token: Option<String>,
     /// When they end, seconds since 1970.
     pub until_unix_s: Option<u64>,
 }
 
-/// Nothing of them.
+/// Prints none of the fields.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Credentials")
     }
 }
 
-/// JSON of an instance or a container.
+/// The JSON of an instance or a container.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Json {
@@ -37,13 +37,13 @@ struct Json {
 }
 
 impl Credentials {
-    /// Without a session; `None`: one of the two is empty, or cannot stand in a field.
+    /// Credentials without an end; `None`: one of the values is empty, or has characters that a field cannot carry.
     pub fn new(access_key: &str, secret_key: &str, session_token: Option<&str>) -> Option<Self> {
         let is_text = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic());
         let session_token = session_token.filter(|token| !token.is_empty());
         let all = [Some(access_key), Some(secret_key), session_token];
         let is_well = all.iter().flatten().all(|text| is_text(text));
-        // What separates the parts of Authorization.
+        // `/` and `,` separate the parts of Authorization.
         (is_well && !access_key.contains(['/', ','])).then(|| Credentials {
             access_key: access_key.to_owned(),
             secret_key: secret_key.to_owned(),
@@ -63,11 +63,11 @@ impl Credentials {
         })
     }
 
-    /// Of a file as the AWS command line keeps it: those of `[default]`, else those of the only section. A comment is a pair whose name
-    /// nobody looks for.
+    /// From a file of the AWS command line: the section `[default]`, or else the only section. A comment line is parsed as a pair with an
+    /// unknown name, and so ignored.
     ///
     /// # Errors
-    /// What is missing in it.
+    /// What the file lacks.
     pub fn of_file(text: &str) -> Result<Credentials, &'static str> {
         const ID: &str = "aws_access_key_id";
         const SECRET: &str = "aws_secret_access_key";
@@ -96,14 +96,14 @@ impl Credentials {
             .ok_or("has a key that is empty, or has characters that no key has")
     }
 
-    /// Of the JSON of an instance or a container.
+    /// From the JSON of an instance or a container.
     pub fn of_json(text: &[u8]) -> Option<Credentials> {
         let json: Json = serde_json::from_slice(text).ok()?;
         let (id, secret) = (&json.access_key_id, &json.secret_access_key);
         Credentials::new(id, secret, json.token.as_deref())?.ending(json.expiration.as_deref())
     }
 
-    /// Of the XML of `AssumeRoleWithWebIdentity`.
+    /// From the XML of `AssumeRoleWithWebIdentity`.
     pub fn of_xml(text: &str) -> Option<Credentials> {
         let inner = element(text, "Credentials")?;
         let id = element(inner, "AccessKeyId")?;
@@ -113,7 +113,7 @@ impl Credentials {
     }
 }
 
-/// What stands in the first element of this name. No XML in general: what is looked for has neither attributes nor entities.
+/// The content of the first element with this name. Not general XML: the elements looked for have neither attributes nor entities.
 pub fn element<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let (_, behind) = text.split_once(&format!("<{name}>"))?;
     let (inner, _) = behind.split_once(&format!("</{name}>"))?;

@@ -1,7 +1,7 @@
-//! Credentials are asked for, and kept fresh, by one thread for all workers: no request waits for a source but the first after a start.
+//! One thread for all workers fetches credentials and keeps them fresh, so that only the first requests after a start wait for a source.
 //!
-//! What ends is renewed before it does; a file is read again when it has changed; and whoever gave credentials that a store has refused is
-//! asked again. A source that fails changes nothing while what it gave before holds.
+//! Credentials are renewed before they end; a file is read again when it has changed; a source whose credentials a store has refused is
+//! asked again. While a source fails, the credentials that it gave before stay in use until they end.
 //!
 //! Not known here: how a source is asked (`source`).
 
@@ -20,26 +20,26 @@ use crate::{Connector, OriginContext, OriginsTls, Settings, pem::Stamp};
 
 /// The longest time before their end at which credentials are renewed.
 const AHEAD_MAX: Duration = Duration::from_secs(600);
-/// A source is not asked more often.
+/// The shortest time between two requests to a source.
 const EVERY_MIN: Duration = Duration::from_secs(1);
-/// And one that has failed not less often.
+/// The longest time until a failed source is asked again.
 const AGAIN_MAX: Duration = Duration::from_secs(60);
-/// How often a file is looked at.
+/// How often a file is checked for changes.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// The longest pause while nothing is due.
 const PAUSE_MAX: Duration = Duration::from_secs(3600);
 
-/// Whose credentials are kept, and how sources are asked.
+/// The signers whose credentials are kept, and the settings for asking their sources.
 pub struct Wanted {
-    /// Those of the configuration.
+    /// The signers of the configuration.
     pub signers: Signers,
-    /// How connections are made.
+    /// Settings for connections.
     pub connecting: (Settings, OriginsTls),
-    /// How much of a head is accepted.
+    /// The limits for the head of an answer.
     pub limits: http1::Limits,
 }
 
-/// Keeps credentials for as long as the process serves. `wanted_of`: what a configuration wants. To be called on a `LocalRuntime`.
+/// Keeps credentials for as long as the process serves. `wanted_of` reads an edition of the configuration. To be called on a `LocalRuntime`.
 pub async fn run<E>(mut editions: watch::Receiver<Arc<E>>, wanted_of: impl Fn(&E) -> Wanted) {
     let mut tasks = JoinSet::new();
     let mut kept: Vec<(Arc<Signer>, AbortHandle)> = Vec::new();
@@ -85,7 +85,7 @@ async fn keep(signer: Arc<Signer>, context: Rc<OriginContext>, limits: http1::Li
     let mut failing: Option<String> = None;
     let mut again = EVERY_MIN;
     loop {
-        // Before it is read: what changes meanwhile is read again.
+        // Take the stamp before reading, so that a file that changes meanwhile is read again.
         let stamp = stamp(settings);
         let asking = source::Asking {
             context: &context,
@@ -128,7 +128,7 @@ async fn keep(signer: Arc<Signer>, context: Rc<OriginContext>, limits: http1::Li
     }
 }
 
-/// What a source gave holds until it ends, though the source has nothing now.
+/// Notes a failure only if there are no credentials yet: earlier ones stay in use until they end.
 fn has_failed(known: &watch::Sender<Known>) {
     known.send_if_modified(|known| {
         let is_first = matches!(known, Known::Nothing);
@@ -139,7 +139,7 @@ fn has_failed(known: &watch::Sender<Known>) {
     });
 }
 
-/// When they are to be renewed, from now.
+/// The time from now until the credentials are to be renewed.
 fn until_renewal(credentials: &Credentials) -> Duration {
     let Some(until) = credentials.until_unix_s else {
         return PAUSE_MAX;
@@ -156,7 +156,7 @@ fn stamp(settings: &Signing) -> Option<Stamp> {
     }
 }
 
-/// Waits until a file has changed. One that is not there has not: whoever renews it is at it.
+/// Waits until a file has changed. A missing file does not count as changed: it is being replaced.
 async fn changed(settings: &Signing, before: &Option<Stamp>) {
     let CredentialSource::File(path) = &settings.credentials else {
         return std::future::pending().await;

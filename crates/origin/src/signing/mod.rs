@@ -1,17 +1,17 @@
 //! Requests that are signed for an object store.
 //!
-//! A [`Signer`] stands for one `sign` of the configuration. It has the credentials that its source gave last (`source`, `keeping`), and how
-//! much the store's clock differs from ours, as far as a refusal has told. Each time a request is sent it is signed anew (`v4`); what the
-//! store says against that is told in the log and not to clients (`refusal`).
+//! A [`Signer`] stands for one `sign` of the configuration. It holds the latest credentials from its source (`source`, `keeping`), and the
+//! difference between the store's clock and ours, once a refusal has shown one. A request is signed anew each time it is sent (`v4`). If the
+//! store refuses the signature, the reason goes to the log and not to the client (`refusal`).
 //!
 //! Rules kept here:
-//!   S1  only GET and HEAD are signed, unless the operator wants writes signed, too; OPTIONS goes out as it is
-//!   S2  fields of the client that give or claim rights do not go out: Authorization, and with GET and HEAD every `x-amz-`
-//!   S3  a URL that the client has signed itself goes out as it came
-//!   S4  no path is signed that some server would resolve to another one
-//!   S5  Host and every `x-amz-` are signed; a body never is. Ranges and conditions are not, so that they may change on the way
+//!   S1  only GET and HEAD are signed, unless the operator wants writes signed too; OPTIONS is sent unsigned
+//!   S2  the client's fields that give or claim rights are removed: Authorization, and with GET and HEAD every `x-amz-`
+//!   S3  a URL that the client has signed itself is sent as it came
+//!   S4  a path that some server would resolve to another path is not signed
+//!   S5  Host and every `x-amz-` are signed; the body never is. Ranges and conditions are not, so that they may change on the way
 //!
-//! Not known here: caching. What is stored is judged by the client's request, which the signature is no part of.
+//! Not known here: caching. The cache key comes from the client's request, which does not contain the signature.
 
 mod credentials;
 pub mod keeping;
@@ -47,19 +47,19 @@ use crate::outcome::UpstreamError;
 
 /// How long a request waits for the first credentials after a start.
 const FIRST_MAX: Duration = Duration::from_secs(5);
-/// A line of the same kind is written again after this time.
+/// The shortest time between two log lines of the same kind.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
-/// Clocks that differ by more are the reason of a refusal without a body. Stores allow 15 minutes.
+/// A refusal without a body is blamed on the clocks if they differ by more than this. Stores allow 15 minutes.
 const SKEW_MIN_S: i64 = 300;
 
-/// What is known of credentials.
+/// The state of a signer's credentials.
 #[derive(Clone)]
 enum Known {
-    /// Nobody has looked yet.
+    /// The source was not asked yet.
     Nothing,
-    /// There are none.
+    /// The source has none.
     None,
-    /// These.
+    /// The credentials.
     These(Arc<Credentials>),
 }
 
@@ -69,13 +69,13 @@ pub struct Signer {
     known: watch::Sender<Known>,
     /// How far the store's clock is ahead of ours, seconds.
     ahead_s: AtomicI64,
-    /// The credentials were refused: their source may have others.
+    /// Notified when a store refuses the credentials: the source may have newer ones.
     doubted: Notify,
-    /// When each kind of line was written last; there are as many as codes of refusals.
+    /// When a line of each kind was last logged; there are as many kinds as codes of refusals.
     told: Mutex<HashMap<String, Instant>>,
 }
 
-/// A request that may go out.
+/// How a request may be sent.
 enum Allowed<'a> {
     /// As it came: S1, S3.
     Unsigned,
@@ -83,7 +83,7 @@ enum Allowed<'a> {
     Signed(Parts<'a>),
 }
 
-/// A request without a body, as it was written for an origin.
+/// A request in the form written for an origin, without its body.
 struct Parts<'a> {
     method: &'a str,
     path: String,
@@ -93,7 +93,7 @@ struct Parts<'a> {
 }
 
 impl Signer {
-    /// One that has no credentials yet.
+    /// A signer without credentials.
     pub fn new(settings: Arc<Signing>) -> Signer {
         Signer {
             settings,
@@ -104,10 +104,10 @@ impl Signer {
         }
     }
 
-    /// May this request go out, and are there credentials for it? After a start it waits for them, a while.
+    /// May this request be sent, and are there credentials for it? After a start this waits up to `FIRST_MAX` for the first credentials.
     ///
     /// # Errors
-    /// It may not, or there are none.
+    /// The request may not be sent, or there are no credentials.
     pub async fn ready(&self, request: &[u8]) -> Result<(), UpstreamError> {
         self.ready_within(request, FIRST_MAX).await
     }
@@ -123,10 +123,10 @@ impl Signer {
         Ok(())
     }
 
-    /// The request as it goes out now. `request`: its head, as it was written for the origin.
+    /// The signed request. `request`: the head written for the origin.
     ///
     /// # Errors
-    /// As [`Signer::ready`].
+    /// As for [`Signer::ready`].
     pub fn sign(&self, request: &[u8]) -> Result<Vec<u8>, UpstreamError> {
         let Allowed::Signed(parts) = self.allowed(request)? else {
             return Ok(request.to_vec());
@@ -182,15 +182,15 @@ impl Signer {
         clock::unix().as_secs() as i64 + self.ahead_s.load(Ordering::Relaxed)
     }
 
-    /// What a refusal means, if it is one of our signature. `answer`: the beginning of its body. It is told in the log. `None`: it is the client's.
+    /// Judges an answer that may refuse our signature, and logs the reason. `answer`: the first bytes of its body. `None`: it is no such refusal.
     pub(crate) fn judge(&self, head: &ResponseHead, answer: &[u8], origin: &str) -> Option<Judged> {
         let answer = String::from_utf8_lossy(answer);
         let known = self.ahead_s.load(Ordering::Relaxed);
-        // What is known already is no news.
+        // A difference that is known already cannot be the reason.
         let ahead = store_ahead_s(head).filter(|ahead| (ahead - known).abs() > SKEW_MIN_S);
         let (refusal, code, advice) = match refusal::refusal(&answer) {
             Some(found) => found,
-            // An answer to HEAD says nothing but its date.
+            // An answer to HEAD has no body, only a date.
             None if answer.is_empty() && head.status == 403 => {
                 ahead?;
                 (Refusal::Skewed, "HEAD", String::new())
@@ -216,7 +216,7 @@ impl Signer {
         Some(Judged::Refused)
     }
 
-    /// Writes a line, unless one of its kind was written a moment ago.
+    /// Logs a line, unless one of its kind was logged within [`TELL_AGAIN`].
     fn tell(&self, kind: &str, line: impl FnOnce() -> String) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let is_old = |at: &Instant| at.elapsed() >= TELL_AGAIN;
@@ -227,12 +227,12 @@ impl Signer {
     }
 }
 
-/// What a refusal means.
+/// The meaning of a refusal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Judged {
-    /// The store's clock is known now: signed again, the request will do better.
+    /// The store's clock is known now: signing again may succeed.
     ClockLearned,
-    /// It will not.
+    /// Signing again would not help.
     Refused,
 }
 
@@ -241,7 +241,7 @@ pub(crate) fn may_be_refusal(head: &ResponseHead) -> bool {
     refusal::may_be_refusal(head.status)
 }
 
-/// How far the clock of whoever sent this is ahead of ours, seconds.
+/// How far the store's clock is ahead of ours, seconds, by the Date of its answer.
 fn store_ahead_s(head: &ResponseHead) -> Option<i64> {
     let date = std::str::from_utf8(head.fields.first(b"date")?).ok()?;
     let at = jiff::fmt::rfc2822::parse(date).ok()?.timestamp();
@@ -302,7 +302,7 @@ fn signed(parts: &Parts<'_>, settings: &Signing, by: &Credentials, at: &str) -> 
     out
 }
 
-/// A field that comes twice is signed as one, its values behind each other.
+/// A field that comes twice is signed as one field, with its values joined by commas.
 fn put(fields: &mut Vec<(String, String)>, name: String, value: &str) {
     match fields.iter_mut().find(|(known, _)| *known == name) {
         Some((_, values)) => {
@@ -313,7 +313,7 @@ fn put(fields: &mut Vec<(String, String)>, name: String, value: &str) {
     }
 }
 
-/// Blanks that follow each other are signed as one.
+/// Runs of blanks are signed as one blank.
 fn one_blank(value: &str) -> String {
     value.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -323,7 +323,7 @@ fn one_blank(value: &str) -> String {
 pub struct Signers(HashMap<Arc<Signing>, Arc<Signer>>);
 
 impl Signers {
-    /// Those of a plan; what `before` has of them stays itself, with what it knows.
+    /// The signers of a plan. Those that `before` has are reused, with their state.
     pub fn of(plan: &Plan, before: &Signers) -> Signers {
         let signer = |settings: &Arc<Signing>| match before.0.get(settings) {
             Some(known) => Arc::clone(known),
@@ -333,7 +333,7 @@ impl Signers {
         Signers(all.map(|it| (Arc::clone(it), signer(it))).collect())
     }
 
-    /// The one of these settings.
+    /// The signer for these settings.
     pub fn by(&self, settings: Option<&Arc<Signing>>) -> Option<Arc<Signer>> {
         self.0.get(settings?).cloned()
     }

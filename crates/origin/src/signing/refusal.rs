@@ -1,6 +1,6 @@
-//! What a store says when it refuses a signed request, by the code in its answer.
+//! The meaning of a store's answer that refuses a signed request, by the error code in its body.
 //!
-//! `AccessDenied` is not among them: stores say it of an object that is not there to those who may not list, too. It goes to the client.
+//! `AccessDenied` is not treated as a refusal: stores also send it for a missing object if the caller may not list. It goes to the client.
 //!
 //! Source: "Error Responses" of the Amazon S3 API Reference; MinIO and others use the same codes.
 
@@ -9,11 +9,11 @@ use super::credentials::element;
 /// Why a store refused a request that was signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Its clock differs from ours.
+    /// The store's clock differs from ours.
     Skewed,
     /// The credentials have ended.
     Ended,
-    /// The credentials, or what is said of the store, are wrong.
+    /// The credentials, or the settings for this store, are wrong.
     Wrong,
 }
 
@@ -22,7 +22,7 @@ pub fn may_be_refusal(status: u16) -> bool {
     matches!(status, 301 | 400 | 403 | 404)
 }
 
-/// What a store's answer says of our signature; and for the log the code, and what is to be done. `None`: it is the client's.
+/// Why the store refused our signature; the code and advice for the log. `None`: the answer is meant for the client.
 pub fn refusal(answer: &str) -> Option<(Refusal, &str, String)> {
     let code = element(answer, "Code")?;
     let (refusal, advice) = match code {
@@ -38,7 +38,7 @@ pub fn refusal(answer: &str) -> Option<(Refusal, &str, String)> {
             Refusal::Ended,
             "the session token is not of this access key; renew the credentials",
         ),
-        // The last is versitygw's, with 404.
+        // The last one is versitygw's, with status 404.
         "InvalidAccessKeyId" | "InvalidClientTokenId" | "XAdminUserNotFound" => (
             Refusal::Wrong,
             "the store does not know the access key; look which account the credentials are of",
@@ -67,7 +67,7 @@ pub fn refusal(answer: &str) -> Option<(Refusal, &str, String)> {
     Some((refusal, code, advice.to_owned()))
 }
 
-/// May it be repeated in the log?
+/// Is the text safe to repeat in the log?
 fn is_word(text: &str) -> bool {
     text.len() < 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
 }

@@ -1,10 +1,10 @@
-//! Where credentials come from: the environment, a file, the security token service, the address of the machine or container itself.
+//! The sources of credentials: the environment, a file, the security token service, the metadata service of an instance or container.
 //!
-//! The variables are those of Amazon's own tools. A role's credentials come from the service that the machine offers to whoever runs on it:
-//! of an instance by the second version of its protocol, which a request that was redirected cannot speak; of a container at the URL that its
-//! variables say.
+//! The variables are those of Amazon's own tools. A role's credentials come from the service that the platform offers to its machines:
+//! for an instance by version 2 of its protocol, whose token requests a redirected request cannot make; for a container from the URL
+//! in its variables.
 //!
-//! Not known here: when they are asked for. Errors have no bytes of what was read.
+//! Not known here: when sources are asked. Errors contain no bytes of what was read.
 //! Limits: [`WITHIN`] a request, [`ANSWER_BYTES_MAX`] an answer, [`FILE_BYTES_MAX`] a file.
 
 use std::{fmt::Write as _, fs, io::Read as _, path::Path, time::Duration};
@@ -22,24 +22,24 @@ const WITHIN: Duration = Duration::from_secs(5);
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// The longest file, bytes.
 const FILE_BYTES_MAX: u64 = 64 << 10;
-/// Where an instance is told of itself, and a container of its role.
+/// The metadata services of an instance, and of a container.
 const INSTANCE: &str = "http://169.254.169.254";
 const CONTAINER: &str = "http://169.254.170.2";
 
-/// What asking a source needs.
+/// The context for asking a source.
 pub struct Asking<'a> {
     /// Connections.
     pub context: &'a OriginContext,
-    /// How much of a head is accepted.
+    /// The limits for the head of an answer.
     pub limits: http1::Limits,
-    /// A variable of the environment.
+    /// Reads a variable of the environment.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
 }
 
 /// Asks the source of these settings.
 ///
 /// # Errors
-/// Why there are none, and what is to be done.
+/// The reason, and what to do.
 pub async fn ask(settings: &Signing, asking: &Asking<'_>) -> Result<Credentials, String> {
     match &settings.credentials {
         CredentialSource::Environment => of_environment(asking.variable),
@@ -49,7 +49,7 @@ pub async fn ask(settings: &Signing, asking: &Asking<'_>) -> Result<Credentials,
     }
 }
 
-/// Are there credentials, as far as that can be seen without asking anybody?
+/// Are there credentials, as far as can be told without a request?
 ///
 /// # Errors
 /// What is missing.
@@ -73,10 +73,10 @@ pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|it| !it.is_empty())
 }
 
-/// Those of the environment.
+/// The credentials of the environment.
 ///
 /// # Errors
-/// What is missing there.
+/// The variable that is missing or wrong.
 fn of_environment(variable: &dyn Fn(&str) -> Option<String>) -> Result<Credentials, String> {
     let read = |name: &str| variable(name).ok_or(format!("{name} is not set"));
     let (key, secret) = (read("AWS_ACCESS_KEY_ID")?, read("AWS_SECRET_ACCESS_KEY")?);
@@ -85,10 +85,10 @@ fn of_environment(variable: &dyn Fn(&str) -> Option<String>) -> Result<Credentia
         .ok_or_else(|| "AWS_ACCESS_KEY_ID or AWS_SECRET_ACCESS_KEY is no key".to_owned())
 }
 
-/// Those of a file.
+/// The credentials of a file.
 ///
 /// # Errors
-/// It cannot be read, or something is missing in it.
+/// It cannot be read, or lacks something.
 fn of_file(path: &Path) -> Result<Credentials, String> {
     let text = read(path)?;
     Credentials::of_file(&text).map_err(|why| format!("{} {why}", path.display()))
@@ -107,7 +107,7 @@ impl Asking<'_> {
         (self.variable)(name).ok_or(format!("{name} is not set"))
     }
 
-    /// A token of an orchestrator for credentials.
+    /// Exchanges an orchestrator's token for credentials.
     async fn web_identity(&self, region: &str) -> Result<Credentials, String> {
         let (file, role) = ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN");
         let (file, role) = (self.wanted(file)?, self.wanted(role)?);
@@ -145,7 +145,7 @@ impl Asking<'_> {
             .ok_or_else(|| format!("the answer of the security token service {url} has none"))
     }
 
-    /// Those of the role of this machine or container.
+    /// The credentials of the role of this instance or container.
     async fn machine(&self) -> Result<Credentials, String> {
         if let Some(url) = container_url(self.variable) {
             return self.container(&url).await;
@@ -188,7 +188,7 @@ impl Asking<'_> {
         }
     }
 
-    /// A word that is answered.
+    /// The text of an answer, which must be a single word or lines of them.
     async fn text(&self, url: &Url, method: &str, fields: &str) -> Result<String, String> {
         let (status, answer) = self.send(url, method, fields, "").await?;
         let text = String::from_utf8(answer).unwrap_or_default();
@@ -203,7 +203,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Status and body of an answer.
+    /// The status and body of an answer.
     async fn send(
         &self,
         url: &Url,
@@ -242,14 +242,14 @@ impl Asking<'_> {
     }
 }
 
-/// Where a container is told of its role; `None`: it is none.
+/// The URL of a container's credentials; `None`: this is no container.
 fn container_url(variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     let relative = variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
     let full = variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
     relative.map(|path| [CONTAINER, &path].concat()).or(full)
 }
 
-/// Where something is asked.
+/// A URL of a source.
 struct Url {
     at: Destination,
     target: String,

@@ -1,4 +1,4 @@
-//! Signatures beside the published ones, and what is done with refusals.
+//! Signatures compared with published ones, and the handling of refusals.
 
 use super::*;
 use fields::Fields;
@@ -249,7 +249,7 @@ fn a_signer_outlasts_a_reload_that_does_not_change_it() {
     assert!(of(&other, false).is_none() && of(&other, true).is_some());
 }
 
-/// Authorization as a store makes it of a request that came over HTTP/2, whose `:authority` is its Host.
+/// The Authorization that a store computes for a request that came over HTTP/2, where Host is `:authority`.
 fn signature_of(fields: &[(String, String)]) -> String {
     let of = |name: &str| {
         let all = fields.iter().filter(|field| field.0 == name);

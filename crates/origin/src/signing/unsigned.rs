@@ -1,12 +1,12 @@
-//! Why a request does not go out signed, or is refused for its signature; and what its client is told.
+//! Why a request cannot be signed, or its signature is refused; and the client's status for it.
 
-/// Why a request is not answered that should go out signed.
+/// Why a request that needs a signature fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unsigned {
     /// There are no credentials, or they have ended.
     #[error("the proxy has no credentials for this origin")]
     NoCredentials,
-    /// The store does not accept them.
+    /// The store does not accept the credentials.
     #[error("the origin does not accept the proxy's credentials")]
     Refused,
     /// S1
@@ -28,12 +28,12 @@ impl Unsigned {
         }
     }
 
-    /// When it is worth another try, seconds; `None`: nobody knows.
+    /// Seconds after which another try is worth while; `None`: unknown.
     pub(crate) fn retry_after_s(self) -> Option<u32> {
         (self == Unsigned::NoCredentials).then_some(5)
     }
 
-    /// The word of RFC 9209.
+    /// The token of RFC 9209.
     pub(crate) fn token(self) -> &'static str {
         match self {
             //= rfc9209 §2.3.30   an error unrelated to the origin

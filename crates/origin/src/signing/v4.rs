@@ -3,11 +3,11 @@
 //! ```text
 //!   canonical request = method, path, query, signed fields with their values, their names, hash of the body
 //!   string to sign    = algorithm, time, scope (day, region, service), SHA-256 of the canonical request
-//!   signature         = HMAC of that by a key that secret, day, region and service lead to
+//!   signature         = HMAC of that, by a key derived from secret, day, region and service
 //! ```
 //!
-//! Path and query go out in the canonical form itself: each byte that is not unreserved is one `%XX`. What a store takes as the canonical
-//! form, the bytes that came or those that it has decoded, is the same then.
+//! Path and query are sent in the canonical form itself: each byte that is not unreserved becomes one `%XX`. The signature is then the same
+//! whether a store canonicalizes the bytes that came or their decoded form.
 //!
 //! Not known here: where credentials come from, which requests are signed, time.
 //! Source: "Authenticating Requests (AWS Signature Version 4)" of the Amazon S3 API Reference. S3 does not encode the path twice.
@@ -16,12 +16,12 @@ use std::fmt::Write as _;
 
 use ring::{digest, hmac};
 
-/// What stands in place of the hash of a body that is not part of the signature.
+/// Used in place of the body's hash, because the body is not signed.
 pub const UNSIGNED_PAYLOAD: &str = "UNSIGNED-PAYLOAD";
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 
-/// Who signs, and for whom.
+/// The signing key, and its scope.
 pub struct Signature<'a> {
     /// The name of the key.
     pub access_key: &'a str,
@@ -35,7 +35,7 @@ pub struct Signature<'a> {
     pub at: &'a str,
 }
 
-/// What is signed of a request.
+/// The parts of a request that are signed.
 pub struct Signed<'a> {
     /// The method.
     pub method: &'a str,
@@ -43,7 +43,7 @@ pub struct Signed<'a> {
     pub path: &'a str,
     /// In canonical form, without `?`.
     pub query: &'a str,
-    /// Names in lower case, in order, none twice; values without blanks around.
+    /// Names in lower case, sorted, each once; values without surrounding blanks.
     pub fields: &'a [(String, String)],
     /// The SHA-256 of the body in hexadecimal digits, or [`UNSIGNED_PAYLOAD`].
     pub payload: &'a str,
@@ -119,7 +119,7 @@ pub fn canonical_query(query: &str) -> String {
     pairs.join("&")
 }
 
-/// Without percent encoding. A `%` that begins none stands for itself.
+/// Decodes percent encoding. A `%` without two hexadecimal digits stands for itself.
 fn decoded(text: &[u8], is_form: bool) -> Vec<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let mut out = Vec::with_capacity(text.len());
@@ -142,12 +142,12 @@ fn decoded(text: &[u8], is_form: bool) -> Vec<u8> {
     out
 }
 
-/// A value of a form.
+/// Encodes a value of a form.
 pub fn form_value(value: &str) -> String {
     encoded(value.as_bytes(), b"")
 }
 
-/// Each byte that is neither unreserved nor in `kept` as `%XX`.
+/// Encodes each byte that is neither unreserved nor in `kept` as `%XX`.
 fn encoded(bytes: &[u8], kept: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for &byte in bytes {

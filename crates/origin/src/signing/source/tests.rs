@@ -7,8 +7,8 @@ use tokio::{
     net::TcpListener,
 };
 
-/// What a source gives, or why not, where a service answers so, one connection after the other; and what was asked of it. `variables`:
-/// `AT` stands for the service.
+/// Asks a source while a service gives these answers, one a connection. Returns the credentials or the error, and the requests. In `variables`,
+/// `AT` stands for the service's address.
 async fn asked(
     credentials: CredentialSource,
     variables: &[(&str, &str)],
