@@ -1,31 +1,31 @@
-//! The ledger of bodies on their way: which bytes are held in memory, for which connection, and who gives way when they are too many.
+//! The ledger of bodies in transfer: how many bytes are held in memory, for which connection, and which connection must wait when they are too many.
 //!
-//! What is counted is allocations, not references. A piece of a body is counted when it is received or read ([`Holder::count`]), and no
-//! more when its last reference is dropped, wherever that is: in a fetch, in the queue of a stream, half written to a socket. So nobody
-//! has to follow it, and a piece that a thousand clients read along counts once.
+//! The ledger counts allocations, not references. A piece of a body is counted when it is received or read ([`Holder::count`]), and
+//! uncounted when its last reference is dropped, wherever that is: in a fetch, in the queue of a stream, half written to a socket. So no code
+//! has to track a piece, and a piece that a thousand clients read at once counts once.
 //!
-//! Each count has a *holder*: the client's connection that has asked for it. Of the bound, `limits.transfer-buffer`,
+//! Each count has a *holder*: the client connection that asked for the piece. The bound is `limits.transfer-buffer`:
 //!
 //! ```text
 //! |--------- transfers: half ---------|---- promised ----|-- rooms: a quarter at most (`room`) --|
 //! ```
 //!
-//! - While less than half is taken, a transfer reads as much at a time as its part of that half is ([`Ledger::step`]).
-//! - Beyond it the ledger is *crowded*: a holder with more than its share gets nothing more until what it has is gone
-//!   ([`Ledger::grant`]). It is paused: its origins are not read. Who holds less goes on, in small steps, which get smaller as what is left
+//! - While less than half is taken, a transfer reads as much at a time as its part of that half ([`Ledger::step`]).
+//! - Beyond half the ledger is *crowded*: a holder with more than its share gets nothing more until it holds less
+//!   ([`Ledger::grant`]). It is paused: its origins are not read. Other holders go on, in steps that get smaller as the rest
 //!   of the bound does.
-//! - A client that then takes nothing is asked to leave ([`Holder::must_leave`]), the large ones first. One that takes a byte now and then
-//!   is only paused.
-//! - What is to be stored is *promised* its memory before it begins ([`Ledger::promise`]), and never pauses: it would hold for ever what it
-//!   has. Where there is no room for the promise, it is not stored.
+//! - A client that takes nothing while the ledger is crowded is asked to leave ([`Holder::must_leave`]), large holders first. A slow client is
+//!   only paused.
+//! - A body to be stored is *promised* its memory before it begins ([`Ledger::promise`]), and never pauses: a pause would keep its memory
+//!   for ever. If there is no room for the promise, the body is not stored.
 //!
-//! - Windows of HTTP/2, to clients and to origins (`window`), that are larger than ordinary ones are *lent* ([`Ledger::loan`]), a quarter of the bound at most, each a quarter of
-//!   what is left of it, and none while it is crowded. They count from then on, whether a client fills them or not.
+//! - The part of an HTTP/2 window (`window`) beyond the ordinary size is *lent* ([`Ledger::loan`]): a quarter of the bound in all, each loan a
+//!   quarter of the rest of that, and none while the ledger is crowded. A loan counts whether the peer fills it or not.
 //!
-//! Whatever is taken, each transfer may hold [`STEP_BYTES_MIN`], and each connection that has less than its share [`HELD_BYTES_MIN`]. So the
-//! many small ones do not stop, and none waits for ever for what its connection holds beside it. The bound is exceeded by these at most.
+//! In any case a transfer may hold [`STEP_BYTES_MIN`], and a connection below its share [`HELD_BYTES_MIN`]. So many small transfers go
+//! on, and none waits for ever for other bytes of its own connection. The bound is exceeded by these at most.
 //!
-//! Not known here: connections, fetches, clocks; how it is waited for ([`pause`]).
+//! Not known here: connections, fetches, clocks. `pause` has the waiting.
 #![forbid(unsafe_code)]
 
 pub mod pause;
@@ -42,18 +42,18 @@ use std::{
 
 use bytes::Bytes;
 
-/// The least that is read at a time, whatever is taken: one page.
+/// The least that is read at a time, even if the bound is reached: one page.
 pub const STEP_BYTES_MIN: usize = 4 << 10;
 
-/// What a connection that has less than its share may hold, whatever is taken.
+/// A connection below its share may hold this much, even if the bound is reached.
 const HELD_BYTES_MIN: u64 = 4 * STEP_BYTES_MIN as u64;
 
-/// The least that is lent, unless less is wanted.
+/// The smallest loan, unless less is wanted.
 const LOAN_BYTES_MIN: u64 = 16 << 10;
 
-/// So long may one that holds its share or more take nothing while the ledger is crowded.
+/// How long a client that holds its share or more may take nothing while the ledger is crowded.
 const LARGE_PATIENCE: Duration = Duration::from_secs(10);
-/// The same of one that holds a quarter of its share.
+/// The same for a client that holds a quarter of its share.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// See the head of the file.
@@ -62,42 +62,42 @@ pub struct Ledger(Arc<Book>);
 
 #[derive(Default)]
 struct Book {
-    /// Held now.
+    /// Bytes of pieces.
     held: AtomicU64,
-    /// Promised, and not held yet; and what tasks take.
+    /// Bytes promised and not held yet, and bytes of requests being answered and of windows.
     promised: AtomicU64,
-    /// The first part of that.
+    /// The part of `promised` for bodies to be stored.
     to_be_stored: AtomicU64,
-    /// Another part of that: windows.
+    /// The part of `promised` for windows.
     lent: AtomicU64,
     bytes_max: AtomicU64,
-    /// Holders that hold something.
+    /// Holders with bytes.
     holders: AtomicU64,
-    /// Holders with requests that are being answered.
+    /// Holders whose requests being answered take memory.
     askers: AtomicU64,
-    /// Bodies that are being received.
+    /// Bodies being received.
     bodies: AtomicU64,
 }
 
 impl Ledger {
-    /// Nothing is held; at most so much is to be.
+    /// An empty ledger with this bound.
     pub fn new(bytes_max: u64) -> Ledger {
         let ledger = Ledger(Arc::default());
         ledger.follow(bytes_max);
         ledger
     }
 
-    /// From now on so much at most.
+    /// Applies a new bound.
     pub fn follow(&self, bytes_max: u64) {
         self.0.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
-    /// Held and promised now.
+    /// Bytes held and promised now.
     pub fn bytes(&self) -> u64 {
         self.0.held.load(Ordering::Relaxed) + self.0.promised.load(Ordering::Relaxed)
     }
 
-    /// Who holds something now.
+    /// The number of holders with bytes.
     pub fn holders(&self) -> u64 {
         self.0.holders.load(Ordering::Relaxed)
     }
@@ -106,45 +106,45 @@ impl Ledger {
         self.0.bytes_max.load(Ordering::Relaxed) / 2
     }
 
-    /// What each of the holders may have of the half that is theirs.
+    /// Each holder's part of the half for transfers.
     fn share(&self) -> u64 {
         (self.half() / self.holders().max(1)).max(STEP_BYTES_MIN as u64)
     }
 
-    /// Is more than half of it taken?
+    /// Is more than half of the bound taken?
     pub fn is_crowded(&self) -> bool {
         self.bytes() > self.half()
     }
 
-    /// Is all of it taken, of which this holder has its share?
+    /// Is the whole bound taken, and does this holder have its share of it?
     pub fn is_full_of(&self, holder: &Holder) -> bool {
         let has = holder.bytes() + holder.of_tasks.load(Ordering::Relaxed);
-        // Connections whose requests have no body yet hold no piece of one.
+        // Connections whose requests have no body yet hold no pieces.
         let askers = self.0.askers.load(Ordering::Relaxed);
         let share = self.half() / self.holders().max(askers).max(1);
         self.bytes() > 2 * self.half() && has >= share
     }
 
-    /// Is so little taken that something may be read before it is asked for?
+    /// Is so little taken that bodies may be read before they are asked for?
     pub fn may_read_ahead(&self) -> bool {
         self.bytes() < self.half() / 2
     }
 
-    /// Is there room for so many bytes more that are to be stored? `beside`: what is taken elsewhere of the same bound.
+    /// Is there room for this many more bytes to store? `beside`: bytes of the same bound that are counted elsewhere.
     pub fn has_room_for(&self, bytes: u64, beside: u64) -> bool {
         let most = self.0.bytes_max.load(Ordering::Relaxed);
         self.bytes().saturating_add(beside).saturating_add(bytes) <= most
     }
 
-    /// The same of bytes that are promised from then on. Half of the bound is for others, who would wait for what is only promised; one
-    /// that is longer than that gets it while it is the only one.
+    /// The same for a promise. Promises together take at most half of the bound, because others would wait for memory that is only promised. A
+    /// larger promise is allowed while it is the only one.
     pub fn may_promise(&self, bytes: u64, beside: u64) -> bool {
         let before = self.0.to_be_stored.load(Ordering::Relaxed);
         self.has_room_for(bytes, beside)
             && (bytes == 0 || before == 0 || before.saturating_add(bytes) <= self.half())
     }
 
-    /// A connection that holds nothing yet.
+    /// A holder without bytes, for a connection.
     pub fn holder(&self) -> Arc<Holder> {
         Arc::new(Holder {
             book: Arc::clone(&self.0),
@@ -154,7 +154,7 @@ impl Ledger {
         })
     }
 
-    /// A promise of nothing yet.
+    /// An empty promise.
     pub fn promise(&self) -> Promise {
         Promise {
             book: Arc::clone(&self.0),
@@ -162,7 +162,7 @@ impl Ledger {
         }
     }
 
-    /// A loan of nothing yet.
+    /// An empty loan.
     pub fn loan(&self) -> Loan {
         Loan {
             book: Arc::clone(&self.0),
@@ -176,21 +176,21 @@ impl Ledger {
         Receiving(Arc::clone(&self.0))
     }
 
-    /// How much may be read of a body at a time: so many bodies could do so at once.
+    /// How much of a body may be read at a time, so that all bodies could do so at once.
     pub fn step(&self) -> usize {
         let bodies = self.0.bodies.load(Ordering::Relaxed).max(1);
         let step = usize::try_from(self.half() / bodies).unwrap_or(usize::MAX);
         step.max(STEP_BYTES_MIN)
     }
 
-    /// How much more the holder may get now. `None`: it is to wait.
+    /// How much more the holder may get now. `None`: it must wait.
     pub fn grant(&self, holder: &Holder) -> Option<usize> {
         if !self.is_crowded() {
             return Some(self.step());
         }
         let has = holder.bytes();
         let of_share = self.share().checked_sub(has).filter(|&left| left > 0)?;
-        // Who came while there were few has more than what is now a share, and keeps it: only what is left is there for all.
+        // Holders from less busy times keep more than the present share. So all holders divide only what is left.
         let unheld = (2 * self.half()).saturating_sub(self.bytes());
         let of_all = unheld / self.holders().max(1);
         if of_all < STEP_BYTES_MIN as u64 && has >= HELD_BYTES_MIN {
@@ -214,19 +214,19 @@ impl Drop for Receiving {
 pub struct Holder {
     book: Arc<Book>,
     bytes: AtomicU64,
-    /// Bytes that are somebody else's, or counted elsewhere, and that it keeps from being dropped.
+    /// Bytes that belong to others or are counted elsewhere, and that this connection keeps from being dropped.
     pinned: AtomicU64,
-    /// What its requests take while they are answered. It is never paused for that: they would wait for themselves.
+    /// Memory of its requests being answered. The connection is never paused for these bytes: the requests would wait for themselves.
     of_tasks: AtomicU64,
 }
 
 impl Holder {
-    /// What it holds.
+    /// The bytes that it holds.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// So many bytes are its own until the count is dropped.
+    /// Counts bytes as its own, until the count is dropped.
     pub fn hold(self: &Arc<Holder>, bytes: usize) -> Lot {
         self.add(bytes as u64);
         Lot {
@@ -235,7 +235,7 @@ impl Holder {
         }
     }
 
-    /// One of its requests takes so much until it is answered.
+    /// Counts memory of one of its requests, until the request is answered.
     pub fn answers(self: &Arc<Holder>, bytes: usize) -> Task {
         self.book
             .promised
@@ -251,7 +251,7 @@ impl Holder {
         self.count_of(piece, None)
     }
 
-    /// The same of a piece of this transfer.
+    /// The same for a piece of this transfer.
     pub fn count_of(self: &Arc<Holder>, piece: Bytes, transfer: Option<&Transfer>) -> Bytes {
         if piece.is_empty() {
             return piece;
@@ -264,13 +264,13 @@ impl Holder {
         })
     }
 
-    /// It keeps so many bytes from being dropped that count elsewhere.
+    /// Notes bytes that are counted elsewhere and that this connection keeps from being dropped.
     pub fn pin(&self, bytes: usize) -> Pinned<'_> {
         self.pinned.fetch_add(bytes as u64, Ordering::Relaxed);
         Pinned(self, bytes as u64)
     }
 
-    /// Its client has taken nothing for so long though something waits for it. Must it go, to make room for others?
+    /// The client has taken nothing for `stalled` although bytes wait for it. Must it leave, to make room for others?
     pub fn must_leave(&self, stalled: Duration) -> bool {
         let ledger = Ledger(Arc::clone(&self.book));
         if stalled < LARGE_PATIENCE || !ledger.is_crowded() {
@@ -280,7 +280,7 @@ impl Holder {
         has >= share || has >= share / 4 && stalled >= PATIENCE
     }
 
-    /// How long a client may take nothing, if it is not as long as it likes.
+    /// How long the client may take nothing; `None`: without limit.
     pub fn patience(&self) -> Option<Duration> {
         let ledger = Ledger(Arc::clone(&self.book));
         if !ledger.is_crowded() {
@@ -313,14 +313,14 @@ impl Holder {
     }
 }
 
-/// Bytes of a holder; not counted any more when dropped.
+/// Bytes of a holder; uncounted when dropped.
 pub struct Lot {
     holder: Arc<Holder>,
     bytes: u64,
 }
 
 impl Lot {
-    /// So many bytes now.
+    /// Sets the number of bytes.
     pub fn set(&mut self, bytes: usize) {
         let bytes = bytes as u64;
         self.holder.add(bytes);
@@ -335,15 +335,15 @@ impl Drop for Lot {
     }
 }
 
-/// What the windows of a connection are larger than ordinary ones; given back when dropped.
+/// The part of a connection's windows beyond the ordinary size; given back when dropped.
 pub struct Loan {
     book: Arc<Book>,
     bytes: u64,
 }
 
 impl Loan {
-    /// So much more, or as much of it as there is room for: a quarter of what is left, so that something is left for the next one. Returns how
-    /// much it is; less than [`LOAN_BYTES_MIN`] is not worth it.
+    /// Borrows up to `wanted` more bytes: at most a quarter of the rest, so that something is left for the next loan. Returns the number of bytes
+    /// lent; none if that is less than [`LOAN_BYTES_MIN`] and less than wanted.
     pub fn raise(&mut self, wanted: u64) -> u64 {
         let ledger = Ledger(Arc::clone(&self.book));
         if ledger.is_crowded() {
@@ -364,7 +364,7 @@ impl Loan {
         more
     }
 
-    /// No more than so much is lent now.
+    /// Gives back all but `bytes`.
     pub fn lower_to(&mut self, bytes: u64) {
         let returned = self.bytes.saturating_sub(bytes);
         if returned > 0 {
@@ -402,12 +402,12 @@ impl Drop for Pinned<'_> {
     }
 }
 
-/// A body of which pieces are on their way.
+/// A body in transfer, by which its pieces are counted.
 #[derive(Clone, Default)]
 pub struct Transfer(Arc<()>);
 
 impl Transfer {
-    /// How many of its pieces are still held.
+    /// How many of its pieces are still in memory.
     pub fn pieces(&self) -> usize {
         Arc::strong_count(&self.0) - 1
     }
@@ -426,14 +426,14 @@ impl AsRef<[u8]> for Counted {
     }
 }
 
-/// Memory that is promised to what is to be stored; given back when dropped.
+/// Memory promised to a body to be stored; given back when dropped.
 pub struct Promise {
     book: Arc<Book>,
     bytes: u64,
 }
 
 impl Promise {
-    /// So much is promised now.
+    /// Sets the number of bytes promised.
     pub fn set(&mut self, bytes: u64) {
         for count in [&self.book.promised, &self.book.to_be_stored] {
             count.fetch_add(bytes, Ordering::Relaxed);
@@ -442,7 +442,7 @@ impl Promise {
         self.bytes = bytes;
     }
 
-    /// How much is.
+    /// The number of bytes promised.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -575,7 +575,7 @@ mod tests {
         let ledger = Ledger::new(64 * MIB);
         let mut loans: Vec<Loan> = (0..1000).map(|_| ledger.loan()).collect();
         let lent: Vec<u64> = (loans.iter_mut().map(|loan| loan.raise(2 * MIB))).collect();
-        // Of 16 MiB; what many get is less, and nobody gets next to nothing.
+        // A quarter of the bound is 16 MiB. Later loans get less, but no loan is tiny.
         assert_eq!(lent[..5], [2 * MIB; 5]);
         assert_eq!(lent[5], 6 * MIB / 4);
         assert!(lent.iter().all(|&bytes| bytes == 0 || bytes >= 16 << 10));

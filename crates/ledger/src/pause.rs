@@ -1,9 +1,9 @@
 //! Waiting for room in the ledger.
 //!
-//! Looked at again with every tick of the worker's table of time-outs: room comes when some client anywhere takes what waits for it, and
-//! nobody has to tell all those who wait.
+//! Waiters look again at every tick of the worker's table of time-outs. Room appears when any client takes bytes, and a notification of
+//! all waiters would cost more.
 //!
-//! Not known here: what is read then.
+//! Not known here: what is read afterwards.
 
 use std::{
     future::pending,
@@ -18,17 +18,17 @@ use base::{
 };
 use record::metrics;
 
-/// So long does a body wait of which nothing is on its way: it is not what its connection has too much of.
+/// How long a body waits that holds nothing itself: other bytes of its connection are the reason, not the body.
 pub const OWN_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Meanwhile others take something, or nobody will for long.
+/// The longest wait of [`room_for_whole`]. By then other clients have taken something, or will not for long.
 const WHOLE_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// So often do all others have their turn before a wait: a piece goes from its fetch to a stream, to its connection, to the socket.
+/// How often other tasks get a turn before a wait: a piece goes from its fetch to a stream, to its connection, to the socket.
 const TURNS: usize = 4;
 
-/// Waits until the holder may get more, and says how much. `paused` counts that it had to. `is_due`: it gets the least all the same, having
-/// waited for so long.
+/// Waits until the holder may get more, and returns how much. `paused` is increased if there was a wait. `is_due`, called with the time waited:
+/// end the wait, and grant [`STEP_BYTES_MIN`].
 pub async fn until_granted(
     ledger: &Ledger,
     holder: &Holder,
@@ -36,7 +36,7 @@ pub async fn until_granted(
     paused: &AtomicU64,
     is_due: impl Fn(Duration) -> bool,
 ) -> usize {
-    // A client that takes what comes makes room before anybody has to wait.
+    // A client that takes bytes at once makes room before a wait is needed.
     for _ in 0..TURNS {
         if let Some(granted) = ledger.grant(holder) {
             return granted;
@@ -57,7 +57,7 @@ pub async fn until_granted(
     }
 }
 
-/// Waits until there is room for a body that is read as a whole, for so long at most, and counts it from then on.
+/// Waits at most `WHOLE_WAIT_MAX` for room for a body that is read as a whole, and counts the body in any case.
 pub async fn room_for_whole(
     ledger: &Ledger,
     holder: &Arc<Holder>,

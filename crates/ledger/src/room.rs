@@ -1,11 +1,11 @@
-//! A room: memory for a long body of a known length, as it will lie in its record on disk.
+//! A room: memory for a long body of known length, laid out like its record on disk.
 //!
-//! An origin's bytes are received into it, readers have them from there, and so have the store and the memory tier: the body is
-//! copied nowhere. The store says where in the record the body lies; should that have changed when the body is complete, the store
+//! Bytes from the origin are read into the room, and readers, the store and the memory tier use them from there, without a
+//! copy. The store says where the body lies in the record. If that place has changed when the body is complete, the store
 //! makes a copy.
 //!
-//! Not known here: origins, who reads.   Limits: [`ROOM_BYTES_MIN`]; all rooms together a quarter of `limits.transfer-buffer`, in which
-//! they count ([`Rooms`]).
+//! Not known here: origins, readers.   Limits: [`ROOM_BYTES_MIN`]; all rooms together take at most a quarter of `limits.transfer-buffer`,
+//! in which they count ([`Rooms`]).
 
 use std::sync::Arc;
 
@@ -13,29 +13,29 @@ use bytes::Bytes;
 use device::{Filling, FillingPool};
 use store::{BodyLayout, InPlace};
 
-/// A shorter body is copied into a cluster with others: one write for many.
+/// Shorter bodies get no room: they are copied into a cluster, where one write serves many.
 pub const ROOM_BYTES_MIN: u64 = 256 << 10;
 
-/// The memory of all rooms: of those that are being filled, of what somebody still reads, and what is kept for the next.
+/// The memory of all rooms: those being filled, those still read, and spare memory for the next.
 pub struct Rooms(Arc<FillingPool>);
 
 impl Rooms {
-    /// With this `limits.transfer-buffer`.
+    /// Rooms for this `limits.transfer-buffer`.
     pub fn new(transfer_buffer_bytes: u64) -> Rooms {
         Rooms(FillingPool::new(share_of(transfer_buffer_bytes)))
     }
 
-    /// With another one.
+    /// Applies a new `limits.transfer-buffer`.
     pub fn follow(&self, transfer_buffer_bytes: u64) {
         self.0.resize(share_of(transfer_buffer_bytes));
     }
 
-    /// How much there is now.
+    /// Bytes of memory that the rooms have now.
     pub fn bytes(&self) -> u64 {
         self.0.bytes() as u64
     }
 
-    /// For a body of that length. `None`: it is short, or there is no memory left.
+    /// A room for a body of this length. `None`: the body is short, or there is no memory left.
     pub fn room(&self, layout: BodyLayout, body_len: u64) -> Option<Room> {
         let bytes = usize::try_from(body_len).ok()?;
         let body = layout.before..layout.before + bytes;
@@ -53,34 +53,34 @@ fn share_of(transfer_buffer_bytes: u64) -> usize {
 pub struct Room(Filling);
 
 impl Room {
-    /// The next bytes of the body go here.
+    /// The space for the next bytes of the body.
     pub fn space(&mut self) -> &mut [u8] {
         self.0.space()
     }
 
-    /// So many bytes of the body have come.
+    /// Notes bytes written to [`Self::space`], and returns them.
     pub fn advance(&mut self, bytes: usize) -> Bytes {
         self.0.advance(bytes)
     }
 
-    /// A copy of these bytes, as many as there is room for.
+    /// Copies as many of these bytes as there is room for, and returns the copy.
     pub fn put(&mut self, bytes: &[u8]) -> Bytes {
         let n = bytes.len().min(self.0.left());
         self.space()[..n].copy_from_slice(&bytes[..n]);
         self.advance(n)
     }
 
-    /// How many bytes may still come.
+    /// How many more bytes fit.
     pub fn left(&self) -> usize {
         self.0.left()
     }
 
-    /// Did all of a body of that length come here?
+    /// Is a body of this length complete in this room?
     pub fn has_all(&self, body_len: u64) -> bool {
         self.0.left() == 0 && self.0.filled() as u64 == body_len
     }
 
-    /// The whole body, for one who counts its bytes.
+    /// The whole body, for a caller that counts its bytes.
     pub fn into_body(self) -> Bytes {
         self.0.counted_elsewhere();
         self.0.body()

@@ -1,7 +1,7 @@
-//! The window of a stream of an origin: what it may send before anybody has asked for it.
+//! The window of a stream to an origin: the bytes that the origin may send before they are asked for.
 //!
-//! A small window is everybody's. What it is larger is *lent*, and counts whether it is filled or not; what has come beyond that counts as it
-//! comes. The holder is not paused for it, since it would wait for itself: it is what its body is read from. But it may have to leave for it.
+//! The ordinary window is small. The part beyond that is *lent*, and counts whether it is filled or not; received bytes beyond the loan are counted
+//! as they come. The holder is not paused for them, because reading its body is what frees them. But it may have to leave for them.
 //!
 //! Not known here: streams, frames.
 
@@ -15,14 +15,14 @@ use super::{Holder, Ledger, Loan};
 pub struct Window {
     holder: Arc<Holder>,
     loan: Loan,
-    /// Memory of what has come and was not read.
+    /// Memory of bytes received and not read.
     bytes: u64,
-    /// The part of it that is not lent.
+    /// The part of `bytes` beyond the loan.
     counted: u64,
 }
 
 impl Window {
-    /// One in which nothing has come, and that is no larger than everybody's. `holder`: for whom.
+    /// An empty window of the ordinary size. `holder`: the connection that the memory is counted to.
     pub fn new(ledger: &Ledger, holder: Arc<Holder>) -> Window {
         Window {
             holder,
@@ -32,7 +32,7 @@ impl Window {
         }
     }
 
-    /// It is to be so many bytes larger than everybody's. Returns how many more it may have now.
+    /// Asks for `wanted` bytes beyond the ordinary size. Returns how many more the origin may send now.
     pub fn lend(&mut self, wanted: u64) -> u64 {
         let lacks = wanted.saturating_sub(self.loan.bytes);
         if lacks == 0 {
@@ -43,7 +43,7 @@ impl Window {
         more
     }
 
-    /// What has come and was not read takes so much memory now.
+    /// Sets the memory of bytes received and not read.
     pub fn holds(&mut self, bytes: u64) {
         let counted = bytes.saturating_sub(self.loan.bytes);
         for (count, now, before) in [
@@ -56,7 +56,7 @@ impl Window {
         (self.bytes, self.counted) = (bytes, counted);
     }
 
-    /// Counts what goes the other way, until its last reference is dropped.
+    /// Counts a piece sent in the other direction, until its last reference is dropped.
     pub fn count(&self, piece: Bytes) -> Bytes {
         self.holder.count(piece)
     }
