@@ -1,8 +1,8 @@
-//! Certificates of listeners, of files (`origin::pem`): checked, told of.
+//! Certificates of listeners: read from files (`origin::pem`), checked, and described for people.
 //!
-//! A file that cannot be used is named, with what to do.
+//! The error for a file that cannot be used names the file and says what to do.
 //!
-//! Not known here: which listener shows one, when files are read again.
+//! Not known here: which listener shows a certificate, when files are read again.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -26,7 +26,7 @@ use plan::CertificateFiles;
 /// A certificate that is shown.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Shown {
-    /// Its file; `None`: made at the start.
+    /// Its file; `None`: it was made at the start.
     pub file: Option<PathBuf>,
     /// Names, subject and times.
     pub facts: Facts,
@@ -41,7 +41,7 @@ impl Shown {
         first.unwrap_or_else(|| facts.subject.clone())
     }
 
-    /// In words, for people.
+    /// A description for people.
     pub fn words(&self) -> String {
         let file = match &self.file {
             Some(file) => file.display().to_string(),
@@ -51,7 +51,7 @@ impl Shown {
         format!("{} until {until} ({file})", self.facts.called())
     }
 
-    /// Why clients refuse it now, if so.
+    /// The reason why clients refuse it now, if they do.
     pub fn is_untimely(&self, now: Duration) -> Option<String> {
         let why = out_of_time(&self.facts, now)?;
         let words = self.words();
@@ -60,7 +60,7 @@ impl Shown {
         ))
     }
 
-    /// Why somebody should do something, if so.
+    /// A warning if it ends soon, or is refused by clients.
     pub fn ends_soon(&self, now: Duration) -> Option<String> {
         let left = self.facts.until_unix_s - now.as_secs() as i64;
         let words = self.words();
@@ -77,10 +77,10 @@ impl Shown {
     }
 }
 
-/// What a start would show by these files: for `loligo check`.
+/// The certificate that a start would read from these files: for `loligo check`.
 ///
 /// # Errors
-/// As a start would have them.
+/// The error that a start would fail with.
 pub fn look_at_certificate(files: &CertificateFiles) -> Result<Shown, Unusable> {
     let (_, facts) = read_pair(files, &ring::default_provider())?;
     Ok(Shown {
@@ -89,20 +89,20 @@ pub fn look_at_certificate(files: &CertificateFiles) -> Result<Shown, Unusable> 
     })
 }
 
-/// The same, and it must hold now.
+/// The same; it must also be valid now.
 ///
 /// # Errors
-/// As a start with `tls-strict` would have them.
+/// The error that a start with `tls-strict` would fail with.
 pub fn check_certificate(files: &CertificateFiles, now: Duration) -> Result<Shown, Unusable> {
     let shown = look_at_certificate(files)?;
     check_times(files, &shown.facts, now)?;
     Ok(shown)
 }
 
-/// Can a start use this file to judge certificates of clients?
+/// Could a start use this file to judge client certificates?
 ///
 /// # Errors
-/// As a start would have them.
+/// The error that a start would fail with.
 pub fn check_client_ca(file: &Path) -> Result<(), Unusable> {
     let signers = pem::chain(file)?;
     verifier(file, &signers, true, &Arc::new(ring::default_provider())).map(drop)
@@ -141,12 +141,12 @@ pub(super) fn read_pair(
     let (mut pair, facts) = pem::pair(files, provider)?;
     if let Some(file) = &files.ocsp {
         let response = pem::read(file)?;
-        // SEQUENCE, of a successful response: a PEM file or an answer in HTML is none.
+        // An OCSP response is DER and begins with SEQUENCE (0x30); a PEM file or an HTML page does not.
         if response.first() != Some(&0x30) {
             return Err(unusable(file, "is no OCSP response (DER)"));
         }
         match x509::is_about_another(&response, &pair.cert[0]) {
-            // The certificate may have been renewed just now, and the response not yet. Clients would end the handshake.
+            // The certificate may have been renewed before its response. Clients would end the handshake if this one were sent.
             true => tracing::warn!(
                 file = %file.display(),
                 certificate = %files.chain.display(),
@@ -169,7 +169,7 @@ pub(super) fn check_times(
     }
 }
 
-/// Makes a certificate for this machine, and its key in PKCS #8.
+/// Makes a self-signed certificate for this machine; the key is PKCS #8.
 pub(super) fn sign_one(address: IpAddr) -> Result<(CertificateDer<'static>, Vec<u8>), Unusable> {
     let mut names = vec!["localhost".to_owned()];
     let of_loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];

@@ -1,10 +1,10 @@
-//! Which handshake makes room when a worker has as many as it may.
+//! Which handshake is given up when a worker has as many as it may.
 //!
-//! A client that stops in its handshake holds a place until `timeouts.client-handshake`. Others would be refused meanwhile, so the handshake
-//! that has lasted longest is given up for the one that comes, if it has lasted [`SAFE_FOR`]: an honest client is mostly done by then. So
-//! whoever stops in handshakes shortens those of others to a second only if it opens more than `limits.handshakes-max` connections a second.
+//! A client that stalls in its handshake holds a place until `timeouts.client-handshake`. Instead of refusing others, the worker gives up its oldest
+//! handshake for a new one, if the oldest is at least [`SAFE_FOR`] old: most honest clients are done by then. So an attacker that stalls
+//! handshakes can cut others down to [`SAFE_FOR`] only with more than `limits.handshakes-max` connections a second.
 //!
-//! Not known here: how many there may be, TLS.
+//! Not known here: the bound on their number, TLS.
 //!
 //! Limits: one entry for each handshake under way. Work grows with the logarithm of their number.
 
@@ -19,10 +19,10 @@ use std::{
 
 use base::clock::Instant;
 
-/// A handshake is not given up before.
+/// No handshake is given up before this age.
 pub const SAFE_FOR: Duration = Duration::from_secs(1);
 
-/// A worker's handshakes, by when they began.
+/// A worker's handshakes, in the order in which they began.
 #[derive(Default)]
 pub struct Crowd(RefCell<Waiting>);
 
@@ -37,7 +37,7 @@ struct Place {
     waker: Waker,
 }
 
-/// Leaves when it is dropped.
+/// A handshake's place, given up when dropped.
 struct Member<'c> {
     crowd: &'c Crowd,
     number: u64,
@@ -50,7 +50,7 @@ impl Drop for Member<'_> {
 }
 
 impl Crowd {
-    /// Makes a handshake that begins now. `None`: it was given up for another one.
+    /// Runs a handshake that begins now. `None`: it was given up for another one.
     pub async fn join<T>(&self, now: Instant, shaking: impl Future<Output = T>) -> Option<T> {
         let mut shaking = pin!(shaking);
         let mut member = None;
@@ -76,7 +76,7 @@ impl Crowd {
         .await
     }
 
-    /// Gives up the handshake that has lasted longest. False: it has not lasted long enough.
+    /// Gives up the oldest handshake. False: there is none, or it is younger than [`SAFE_FOR`].
     pub fn make_room(&self, now: Instant) -> bool {
         let mut waiting = self.0.borrow_mut();
         let Some(oldest) = waiting.places.first_entry() else {

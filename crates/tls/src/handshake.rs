@@ -1,10 +1,10 @@
 //! From an accepted socket to an encrypted connection.
 //!
-//! A handshake costs a worker a third of a millisecond, and a client that stops in it some kilobytes. So it must be complete within
-//! `timeouts.client-handshake`, and a worker has at most `limits.handshakes-max` at a time; for a connection beyond, the
-//! one that has lasted longest is given up (`crowd`), or it is closed at once. Each handshake is counted by how it ended, once.
+//! A handshake costs a worker a third of a millisecond, and one that stalls costs some kilobytes. So a handshake must be complete within
+//! `timeouts.client-handshake`, and a worker has at most `limits.handshakes-max` of them. For a further connection the oldest
+//! handshake is given up (`crowd`), or else the new connection is closed at once. Each handshake is counted once, by its outcome.
 //!
-//! A client that speaks plain HTTP is told so in plain HTTP.
+//! A client that speaks plain HTTP gets an answer in plain HTTP.
 //!
 //! Not known here: certificates, requests.
 
@@ -33,42 +33,42 @@ use base::{clock::Instant, deadline::Deadlines, socket::Socket};
 use plan::Plan;
 use record::metrics::{self, Counters};
 
-/// The first read: a client's hello is mostly shorter.
+/// The size of the first read: most client hellos are shorter.
 const FIRST_BYTES: usize = 4096;
 /// The type of the record with which TLS begins.
 //= rfc8446 §5.1   handshake(22)
 const HANDSHAKE: u8 = 22;
 
-/// What a handshake needs of the thread that it runs on.
+/// The parts of a worker's thread that a handshake uses.
 pub struct TlsContext {
-    /// Handshakes that go on.
+    /// Handshakes under way.
     pub crowd: Crowd,
-    /// Where records of encrypted connections come and go.
+    /// Buffers for the records of encrypted connections.
     pub scratch: Rc<Scratch>,
     /// Time-outs.
     pub deadlines: Deadlines,
-    /// What is counted.
+    /// The counters to update.
     pub counters: Arc<Counters>,
 }
 
-/// What became of a socket.
+/// The outcome of a handshake.
 pub enum Shaken {
-    /// An encrypted connection. If something came early, its handshake goes on ([`ClientStream::is_early`]).
+    /// An encrypted connection. If early data came, its handshake is still under way ([`ClientStream::is_early`]).
     Done(ClientStream, Rc<Seen>),
     /// The client speaks plain HTTP.
     Plain(Socket),
-    /// It is over.
+    /// The connection is over.
     Failed,
 }
 
-/// Why it failed.
+/// Why a handshake failed.
 enum Fault {
-    /// What came is no TLS, and begins like this.
+    /// The client does not speak TLS; this is its first byte.
     Foreign(u8),
     Broken(io::Error),
 }
 
-/// Makes the handshake. `first`: bytes that were read already.
+/// Makes the handshake. `first`: bytes that are read already.
 pub async fn shake(
     context: &TlsContext,
     plan: &Plan,
@@ -117,7 +117,7 @@ pub async fn shake(
         }
     }
     if tls.agreed().alpn_protocol() == Some(acme::challenges::PROTOCOL) {
-        // The authority has seen what it wanted.
+        // The authority's check is complete.
         shaking.completed(false);
         return Shaken::Failed;
     }
@@ -141,7 +141,7 @@ async fn hello_and_rest(tls: &mut TlsStream, first: &[u8]) -> Result<(), Fault> 
     .await
 }
 
-/// Reads the first bytes, which tell whether it is TLS at all.
+/// Reads the first bytes, which show whether the client speaks TLS.
 fn poll_hello(tls: &mut TlsStream, first: &[u8], cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
     let mut space = [0; FIRST_BYTES];
     let mut buf = ReadBuf::new(&mut space);

@@ -1,19 +1,19 @@
-//! TLS to clients: what is shown to them, the handshake, and the connection behind it.
+//! TLS to clients: certificates, handshakes, and encrypted connections.
 //!
 //! | file | tells |
 //! |---|---|
 //! | `certificates` | certificates and keys in files |
-//! | `reading` | those of a listener, all at once |
-//! | `served` | from files to what a listener shows, and who resumes what |
+//! | `reading` | those of a listener, read in parallel |
+//! | `served` | the settings that a listener serves, made from files; which listeners share resumption |
 //! | `names` | which certificate a client is shown |
-//! | `sessions` | those that are kept here, and resumed once |
+//! | `sessions` | sessions kept in memory, each resumed once |
 //! | `handshake` | from an accepted socket to a connection, within bounds |
-//! | `crowd` | which handshake makes room for another one |
-//! | `shaking` | a handshake while it goes on, also behind a request that came early |
-//! | `session` | its records, without the socket |
+//! | `crowd` | which handshake is given up for another one |
+//! | `shaking` | a handshake under way, also while early requests are answered |
+//! | `session` | the records of a connection, without its socket |
 //! | `stream` | a client's connection, plain or encrypted |
-//! | `acme` | a certificate that is ordered from an authority |
-//! | `seen` | what is known of a connection, for logs |
+//! | `acme` | a certificate ordered from an authority |
+//! | `seen` | facts about a connection, for logs |
 //!
 //! TLS to origins is in `origin::tls`.
 #![forbid(unsafe_code)]

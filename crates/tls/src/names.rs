@@ -1,13 +1,13 @@
-//! Which certificate a client is shown: that of the exact name, then that of a wildcard, then the first.
+//! Which certificate a client is shown: one for the exact name, else one for a wildcard, else the listener's first.
 //!
-//! A name may have several certificates with keys of different kinds. A client is shown one that it can verify; ECDSA before RSA, which
+//! A name may have several certificates with different kinds of keys. A client is shown one that it can verify; ECDSA before RSA, which
 //! costs the proxy ten times as much.
 //!
-//! A certificate whose time is over is shown where no other has the name, not even by a wildcard.
+//! An expired or not yet valid certificate is shown only if no other matches the name, not even by a wildcard.
 //!
-//! The authority of a certificate that is being ordered is shown that of its challenge, and nothing else (`acme`).
+//! An authority that checks a certificate's order is shown the certificate of its challenge, and no other (`acme`).
 //!
-//! rustls' unbuffered connections do not tell the name that was asked for. It is noted here, where they ask for the certificate ([`noting`]).
+//! rustls' unbuffered connections do not tell the requested name, so the resolver notes it here ([`noting`]).
 //!
 //= rfc6125 §6.4.3   a wildcard stands for one whole label, the leftmost
 
@@ -22,11 +22,11 @@ use rustls::{
 use super::acme::challenges::Challenges;
 
 thread_local! {
-    /// The name of the last certificate that was asked for on this thread.
+    /// The name in the last request for a certificate on this thread.
     static ASKED: RefCell<Option<Box<str>>> = const { RefCell::new(None) };
 }
 
-/// Does `step`, which may ask for a certificate, and tells for which name it did. The name is told where `is_wanted`.
+/// Runs `step`. If `step` asks for a certificate and `is_wanted`, the requested name is returned too.
 pub fn noting<T>(is_wanted: bool, step: impl FnOnce() -> T) -> (T, Option<Box<str>>) {
     if !is_wanted {
         return (step(), None);
@@ -42,16 +42,16 @@ type Pairs = Vec<Arc<CertifiedKey>>;
 #[derive(Debug, Default)]
 pub struct ByName {
     exact: HashMap<String, Pairs>,
-    /// By what follows the `*.`.
+    /// By the part after `*.`.
     wildcard: HashMap<String, Pairs>,
     default: Pairs,
-    /// Those that clients refuse, now.
+    /// Certificates that clients refuse now.
     untimely: Option<Box<ByName>>,
     challenges: Arc<Challenges>,
 }
 
 impl ByName {
-    /// With these challenges.
+    /// An empty table with these challenges.
     pub fn with(challenges: &Arc<Challenges>) -> ByName {
         ByName {
             challenges: Arc::clone(challenges),
@@ -70,12 +70,12 @@ impl ByName {
         }
     }
 
-    /// The same for one whose time is over or has not begun.
+    /// The same for a certificate that has expired or is not yet valid.
     pub fn add_untimely(&mut self, names: &[String], pair: &Arc<CertifiedKey>) {
         self.untimely.get_or_insert_default().add(names, pair);
     }
 
-    /// Adds one that is shown where no name fits.
+    /// Adds a certificate that is shown if no name matches.
     pub fn add_default(&mut self, pair: &Arc<CertifiedKey>) {
         insert(&mut self.default, pair);
     }
@@ -96,16 +96,16 @@ impl ByName {
         self.exact.get(lower).or_else(of_parent)
     }
 
-    /// The one for a client that asks for this name and can verify these.
+    /// The certificate for a client that asks for this name and can verify these schemes.
     fn choose(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         let pairs = name.map_or(&self.default, |name| self.pairs(name));
         let fits = |pair: &&Arc<CertifiedKey>| pair.key.choose_scheme(schemes).is_some();
-        // Without one that fits the handshake fails, and says why.
+        // If none fits, the handshake fails and says why.
         pairs.iter().find(fits).or(pairs.first()).cloned()
     }
 }
 
-/// Behind those that are as cheap; the first written counts where two are alike.
+/// Inserts after those of equal cost, so that the order of the configuration decides between them.
 fn insert(pairs: &mut Pairs, pair: &Arc<CertifiedKey>) {
     let cost = |pair: &CertifiedKey| u8::from(pair.key.algorithm() == SignatureAlgorithm::RSA);
     let at = pairs.partition_point(|other| cost(other) <= cost(pair));

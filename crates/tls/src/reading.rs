@@ -1,9 +1,9 @@
 //! The certificates of a listener, read from their files.
 //!
-//! Files that have not changed since the edition before are not read again. The others are read on all cores: most of the time goes into
-//! checking that a key is that of its certificate.
+//! Files that have not changed since the previous edition are not read again. The others are read on all cores, because most of the time goes into
+//! checking that a key belongs to its certificate.
 //!
-//! Not known here: which certificate a client is shown, what follows from one that cannot be used.
+//! Not known here: which certificate a client is shown, what happens if one cannot be used.
 
 use std::{collections::HashMap, num::NonZero, path::Path, sync::Arc, thread};
 
@@ -13,47 +13,47 @@ use super::certificates::{Shown, read_pair};
 use origin::pem::{Stamp, Unusable};
 use plan::CertificateFiles;
 
-/// So many certificates are worth a thread.
+/// A thread is started for at least this many certificates.
 const OF_A_THREAD_MIN: usize = 32;
-/// More threads wait for the disk only.
+/// More threads would only wait for the disk.
 const THREADS_MAX: usize = 16;
 
-/// A certificate as it was read.
+/// A certificate with its key, as read from files.
 #[derive(Debug)]
 pub struct Pair {
     files: CertificateFiles,
-    /// Of its files, taken before they were read.
+    /// The stamps of its files, taken before they were read.
     stamps: [Option<Stamp>; 3],
-    /// With its key.
+    /// The certificate with its key.
     pub key: Arc<CertifiedKey>,
-    /// What it says.
+    /// The facts in the certificate.
     pub shown: Shown,
 }
 
 impl Pair {
-    /// Where it was read.
+    /// Its files.
     pub fn files(&self) -> &CertificateFiles {
         &self.files
     }
 }
 
-/// Those of the edition before.
+/// The certificates of the previous edition, by files.
 #[derive(Default)]
 pub struct Before<'a>(HashMap<&'a CertificateFiles, &'a Arc<Pair>>);
 
 impl<'a> Before<'a> {
-    /// These.
+    /// Indexes these certificates.
     pub fn of(pairs: impl Iterator<Item = &'a Arc<Pair>>) -> Before<'a> {
         Before(pairs.map(|pair| (&pair.files, pair)).collect())
     }
 
-    /// The one of these files.
+    /// The certificate of these files.
     pub fn get(&self, files: &CertificateFiles) -> Option<&'a Arc<Pair>> {
         self.0.get(files).copied()
     }
 }
 
-/// For each certificate what was read, in order.
+/// Reads each certificate; the results are in order.
 pub fn read_all(
     certificates: &[CertificateFiles],
     before: &Before<'_>,
@@ -76,7 +76,7 @@ pub fn read_all(
             .map(|part| (part, scope.spawn(move || read(part))))
             .collect();
         let parts = running.into_iter();
-        // Whatever a thread died of, this one sees as well.
+        // If a thread has panicked, this one repeats its work, and so meets the same panic.
         parts
             .flat_map(|(part, running)| running.join().unwrap_or_else(|_| read(part)))
             .collect()

@@ -1,4 +1,4 @@
-//! What is known of an encrypted connection, for logs.
+//! Facts about an encrypted connection, for logs.
 
 use profile::{Encryption, access::Tls};
 use rustls::{CommonState, HandshakeKind, ProtocolVersion};
@@ -6,21 +6,21 @@ use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 use super::session::Session;
 use base::x509::Facts;
 
-/// Of one connection.
+/// The facts of one connection.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// The version of TLS, and whether an earlier session was resumed.
     pub encryption: Encryption,
     /// `TLS13_AES_256_GCM_SHA384`
     pub cipher: &'static str,
-    /// The name that the client has asked for.
+    /// The name that the client asked for.
     pub name: Box<str>,
-    /// The subject of the client's certificate, which was verified.
+    /// The subject of the client's verified certificate.
     pub client: Box<str>,
 }
 
 impl Seen {
-    /// Of a connection whose handshake is complete.
+    /// Reads the facts of a connection whose handshake is complete.
     pub fn of(session: &mut Session) -> Seen {
         let name = session.take_name().unwrap_or_default();
         let agreed = session.agreed();
@@ -37,7 +37,7 @@ impl Seen {
         }
     }
 
-    /// As it is logged.
+    /// In the form of the access log.
     pub fn logged(&self) -> Tls<'_> {
         Tls {
             version: self.encryption.version().as_bytes(),

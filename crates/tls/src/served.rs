@@ -1,15 +1,15 @@
-//! What a listener shows to its clients: made of files, checked whole, never changed.
+//! The TLS settings and certificates of a listener: made from files, checked as a whole, never changed.
 //!
-//! A certificate that cannot be used (its key is another's, its file is not there) is told loudly, and those of the other names are served. Its
-//! own clients are shown what was read before, or else the first one of the listener, which they refuse. One whose time is over, or has not
-//! begun, is told as loudly and shown where there is no other. A listener none of whose certificates can be used refuses the start, or the
-//! reload, with the file; so does the first of any kind with `tls-strict`.
+//! A certificate that cannot be used (wrong key, missing file) is reported as a warning, and the other names are served. Clients of the
+//! broken one's names are shown the version read before, or else the listener's first certificate, which they refuse. An expired or not yet valid
+//! certificate is reported too, and shown only if there is no other. A listener without any usable certificate fails the start or
+//! reload, with the file in the error; with `tls-strict`, so does the first fault of any kind.
 //!
 //! *Resumption* is by tickets without any state here, sealed with keys of the process that change every six hours, so a client
 //! resumes on every worker, and after a reload. Listeners with the same demands on client certificates share the keys; others
 //! must not, because a resumed session is not asked for its certificate again.
 //!
-//! A listener that answers early data (0-RTT) keeps its sessions instead (`sessions`), because what comes in it can be sent again.
+//! A listener that answers early data (0-RTT) keeps its sessions in memory instead (`sessions`), because early data can be replayed.
 //!
 //! Not known here: sockets, when files are read again (`reload/renewing`).
 
@@ -35,41 +35,41 @@ use base::x509::Facts;
 use origin::pem::{self, Stamp, Unusable, out_of_time};
 use plan::{Listener, ListenerTls, Plan};
 
-/// What may come before the handshake is complete: some requests. It is kept until it is read.
+/// The bytes of early data that are accepted: some requests. They are kept until they are read.
 const EARLY_BYTES_MAX: u32 = 16 << 10;
 
 /// TLS of one listener.
 pub struct ServedTls {
-    /// What a handshake needs.
+    /// The configuration for handshakes.
     pub config: Arc<ServerConfig>,
-    /// What is shown, in the order of the settings.
+    /// The certificates, in the order of the settings.
     pub shown: Vec<Shown>,
-    /// When it was seen which of them hold.
+    /// When the validity of the certificates was last checked.
     seen_at: Duration,
     demands: Demands,
     challenges: Arc<Challenges>,
-    /// `None`: it was not there.
+    /// The files, with their state when read; `None`: the file was missing.
     files: Vec<(PathBuf, Option<Stamp>)>,
     pairs: Vec<Arc<Pair>>,
-    /// Why some of its certificates cannot be used.
+    /// Why some certificates cannot be used.
     unusable: Vec<String>,
     self_signed: Option<(CertificateDer<'static>, Vec<u8>)>,
 }
 
-/// What was asked of clients, and by whose tickets it need not be asked again.
+/// The demands on client certificates, and the means of resumption. A resumed session is not asked for its certificate again.
 #[derive(Clone)]
 struct Demands {
-    /// Who may have signed, and whether a certificate is required; `None`: none is asked for.
+    /// The accepted authorities, and whether a certificate is required; `None`: none is asked for.
     clients: Option<(Vec<CertificateDer<'static>>, bool)>,
     resumption: Resumption,
 }
 
-/// How sessions are remembered.
+/// Where sessions are kept for resumption.
 #[derive(Clone)]
 enum Resumption {
-    /// By the clients, sealed.
+    /// With the clients, sealed in tickets.
     Tickets(Arc<dyn ProducesTickets>),
-    /// Here, so that what comes early comes once.
+    /// In memory, so that early data is accepted only once.
     Kept(Arc<Sessions>),
 }
 
@@ -79,7 +79,7 @@ impl Demands {
     }
 }
 
-/// TLS of each listener of a plan; `None` where it speaks plain. `before`: that of the edition before.
+/// TLS for each listener of a plan; `None`: a plain listener. `before`: the previous edition's.
 ///
 /// # Errors
 /// The first file that cannot be used.
@@ -122,20 +122,20 @@ pub fn load(
     Ok(all)
 }
 
-/// What stays from one edition to the next.
+/// State that is kept from one edition to the next.
 struct Kept<'a> {
     demands: &'a [Demands],
     self_signed: Option<(CertificateDer<'static>, Vec<u8>)>,
-    /// What was read before. One that has ended in service is no reason to refuse what else has changed.
+    /// The certificates of the previous edition. One of these that has expired is no reason to refuse other changes.
     pairs: &'a Before<'a>,
-    /// And whether a certificate is ordered.
+    /// The open challenges, and whether certificates are ordered.
     challenges: (&'a Arc<Challenges>, bool),
-    /// Bytes of sessions that may be kept.
+    /// The bytes of sessions that may be kept.
     sessions_bytes_max: u64,
 }
 
 impl Kept<'_> {
-    /// What is asked of clients, and how they resume: as on another listener that asks the same.
+    /// The demands of this listener. Listeners with the same demands share the means of resumption.
     fn demands(&self, tls: &ListenerTls) -> Result<Demands, Unusable> {
         let clients = match &tls.clients {
             None => None,
@@ -166,7 +166,7 @@ struct Certificates {
     shown: Vec<Shown>,
     pairs: Vec<Arc<Pair>>,
     unusable: Vec<String>,
-    /// One that was made here.
+    /// The self-signed certificate, if there is one.
     own: Option<(CertificateDer<'static>, Vec<u8>)>,
 }
 
@@ -199,7 +199,7 @@ impl Certificates {
         let timely = |one: &&Shown| out_of_time(&one.facts, now).is_none();
         let first = shown.iter().find(timely).or(shown.first()).cloned();
         for (one, pair) in shown.iter().zip(&pairs) {
-            // One for the same names with another kind of key is as good a default.
+            // A certificate for the same names with another kind of key is as good a default.
             if first.as_ref().is_some_and(|first| {
                 first.facts.names == one.facts.names && timely(&first) == timely(&one)
             }) {
@@ -264,7 +264,7 @@ impl ServedTls {
         kept: &Kept<'_>,
         now: Duration,
     ) -> Result<ServedTls, Unusable> {
-        // Before they are read: what changes meanwhile is read again.
+        // Take the stamps before reading, so that a file that changes meanwhile is read again.
         let stamp = |file: &PathBuf| (file.clone(), Stamp::of(file));
         let files = tls.files().map(stamp).collect();
         let provider = Arc::new(ring::default_provider());
@@ -291,7 +291,7 @@ impl ServedTls {
                 sessions.limit(kept.sessions_bytes_max);
                 config.session_storage = Arc::clone(sessions) as _;
                 config.max_early_data_size = EARLY_BYTES_MAX;
-                // The answer does not wait for the handshake either.
+                // Answer early data before the handshake is complete.
                 config.send_half_rtt_data = true;
             }
         }
@@ -308,18 +308,18 @@ impl ServedTls {
         })
     }
 
-    /// Why some of its certificates cannot be used.
+    /// Why some certificates cannot be used.
     pub fn unusable(&self) -> &[String] {
         &self.unusable
     }
 
-    /// Which certificates cannot be used, and why clients refuse what they are shown.
+    /// Certificates that cannot be used or are refused by clients, with the reason.
     pub fn troubles(&self, now: Duration) -> impl Iterator<Item = String> {
         let untimely = self.shown.iter().filter_map(move |it| it.is_untimely(now));
         self.unusable.iter().cloned().chain(untimely)
     }
 
-    /// Has one of its files changed since it was read? One that is not there has not: whoever renews it is at it.
+    /// Has a file changed since it was read? A missing file does not count as changed: it is being replaced.
     pub fn has_changed(&self) -> bool {
         let differs = |(file, before): &(PathBuf, Option<Stamp>)| {
             Stamp::of(file).is_some_and(|now| Some(now) != *before)
@@ -327,25 +327,25 @@ impl ServedTls {
         self.files.iter().any(differs)
     }
 
-    /// Has one of them ended since it was read, or begun to hold?
+    /// Has a certificate expired, or become valid, since the last check?
     pub fn is_past(&self, now: Duration) -> bool {
         let holds_at = |one: &Shown, at| out_of_time(&one.facts, at).is_none();
         let mut shown = self.shown.iter();
         shown.any(|one| holds_at(one, self.seen_at) != holds_at(one, now))
     }
 
-    /// What the authority of an order is shown. All listeners have the same.
+    /// The challenges shown to an ACME authority. All listeners share them.
     pub fn challenges(&self) -> Arc<Challenges> {
         Arc::clone(&self.challenges)
     }
 
-    /// Shows it a certificate that was made at the start?
+    /// Is its certificate self-signed, made at the start?
     pub fn is_self_signed(&self) -> bool {
         self.self_signed.is_some()
     }
 }
 
-/// The versions, and how clients are asked for certificates.
+/// Sets the versions of TLS, and the demands on client certificates.
 fn builder(
     tls: &ListenerTls,
     demands: &Demands,
@@ -367,7 +367,7 @@ fn builder(
     })
 }
 
-/// Does not come of files.
+/// An error that no file causes.
 fn of_ours(error: rustls::Error) -> Unusable {
     Unusable {
         file: None,

@@ -1,16 +1,16 @@
 //! The records of a client's connection, without its socket.
 //!
-//! rustls' unbuffered connection keeps no buffers, so an idle connection has none. Whatever is read lands in [`Scratch`], which the connections
-//! of a worker share, is decrypted in place, and goes from there to whoever reads. Kept is only what has no place yet: the front of a record that
-//! has not come whole, and plaintext that the reader had no room for. What is written is encrypted into a second space, and the socket gets
-//! it at once; kept is only what it did not take.
+//! rustls' unbuffered connection has no buffers, so an idle connection has none. Reads go into [`Scratch`], which a worker's connections
+//! share; records are decrypted in place, and the plaintext is copied to the reader. Kept are only bytes that have no other place: the front of an
+//! incomplete record, and plaintext for which the reader has no room. Writes are encrypted into a second buffer and given to the socket
+//! at once; only the bytes that the socket does not take are kept.
 //!
-//! A record is made of one slice. So a large piece is encrypted from where it lies, and what does not fill a record is copied behind its
-//! neighbours first (`Pieces::next`).
+//! rustls makes a record from one slice. So a large piece is encrypted where it lies, and pieces that do not fill a record are first
+//! copied together (`Pieces::next`).
 //!
 //! Not known here: sockets, HTTP.
 //!
-//! Limits: [`READ_BYTES_MAX`] of records are taken at a time, which also bounds a handshake message; [`SEALED_BYTES_MAX`] are encrypted at a time.
+//! Limits: [`READ_BYTES_MAX`] of records are handled at a time, which also bounds a handshake message; [`SEALED_BYTES_MAX`] are encrypted at a time.
 
 use std::{
     cell::{RefCell, RefMut},
@@ -29,40 +29,40 @@ use tokio::io::ReadBuf;
 use super::names;
 use ledger::Ledger;
 
-/// A record's plaintext at most.
+/// The most plaintext in a record.
 //= rfc8446 §5.1   the length MUST NOT exceed 2^14 bytes
 const RECORD_BYTES_MAX: usize = 1 << 14;
-/// What stands before a record's content.
+/// The header before a record's content.
 const RECORD_HEAD_BYTES: usize = 5;
-/// A piece that has so much left is not copied as a whole.
+/// A piece with at least this much left is not copied as a whole.
 const LARGE_BYTES: usize = RECORD_BYTES_MAX / 2;
-/// More than a record adds to its plaintext, together with a key update that goes before it.
+/// More than the bytes that a record adds to its plaintext, together with a key update before it.
 const RECORD_EXTRA_BYTES: usize = 256;
-/// Records that are taken at a time. One that is not complete is less than a third of it.
+/// The most bytes of records handled at a time. An incomplete record is less than a third of it.
 const READ_BYTES_MAX: usize = 64 << 10;
-/// What is read at least, though the reader has less room: a record's front would be read for nothing otherwise.
+/// The least size of a read, even if the reader has less room: the front of a record alone would be of no use.
 const READ_BYTES_MIN: usize = 4 << 10;
-/// What is encrypted at a time: four full records, and what keeps pieces behind them from being cut.
+/// The most bytes encrypted at a time: four full records, and enough room that the pieces after them are not cut.
 const SEALED_BYTES_MAX: usize = 72 << 10;
-/// A page. libc copies 4 KiB and more by `rep movsb`, which some processors (seen on AMD) do at a quarter of the speed to a place that lies a few
-/// bytes further in its page than the source does in its own. rustls copies each record twice: into a block that begins with a page, and
+/// A page. libc copies 4 KiB and more by `rep movsb`. Some processors (seen on AMD) do so at a quarter of the speed if the target lies a few bytes
+/// further in its page than the source does in its own. rustls copies each record twice: into a block that begins with a page, and
 /// out of it.
 const PAGE_BYTES: usize = 4 << 10;
-/// Records and pieces that begin here in a page are copied at full speed.
+/// Records and pieces that begin at this offset in a page are copied at full speed.
 const MIDDLE_BYTES: usize = PAGE_BYTES / 2;
-/// The first copy is slow for a piece that begins within so many bytes of a page's end, or in the first few of a page.
+/// The first copy is slow for a piece that begins within this many bytes of a page's end, or in the first few bytes of a page.
 const EDGE_BYTES: usize = 512;
 
-/// Space that the connections of a worker share. It is made when the first one needs it.
+/// Buffers that the connections of a worker share, allocated at first use.
 #[derive(Default)]
 pub struct Scratch {
     read: RefCell<Vec<u8>>,
     sealed: RefCell<Sealed>,
-    /// Where it counts what sockets do not take.
+    /// Counts bytes that sockets do not take.
     ledger: Option<Ledger>,
 }
 
-/// Where records are made.
+/// The buffer in which records are made.
 #[derive(Default)]
 pub struct Sealed {
     records: Vec<u8>,
@@ -71,14 +71,14 @@ pub struct Sealed {
 }
 
 impl Sealed {
-    /// What was encrypted last.
+    /// The records encrypted last.
     pub fn records(&self, bytes: usize) -> &[u8] {
         &self.records[MIDDLE_BYTES..][..bytes]
     }
 }
 
 impl Scratch {
-    /// Of a worker; what sockets do not take is counted there.
+    /// Buffers of a worker; bytes that sockets do not take are counted in this ledger.
     pub fn counting_in(ledger: Ledger) -> Scratch {
         Scratch {
             ledger: Some(ledger),
@@ -91,7 +91,7 @@ impl Scratch {
         self.ledger.as_ref()
     }
 
-    /// Where a read lands.
+    /// The buffer for reads.
     pub fn for_reading(&self) -> RefMut<'_, Vec<u8>> {
         let mut read = self.read.borrow_mut();
         if read.is_empty() {
@@ -100,7 +100,7 @@ impl Scratch {
         read
     }
 
-    /// Where records are made.
+    /// The buffer for making records.
     pub fn for_sealing(&self) -> RefMut<'_, Sealed> {
         let mut sealed = self.sealed.borrow_mut();
         if sealed.records.is_empty() {
@@ -111,27 +111,27 @@ impl Scratch {
     }
 }
 
-/// A session of TLS, and what has no other place.
+/// A TLS session, with the bytes that have no other place.
 pub struct Session {
     tls: UnbufferedServerConnection,
-    /// Records that have not come whole, as rustls left them.
+    /// The front of incomplete records, as rustls left them.
     partial: Vec<u8>,
-    /// Decrypted, and not taken yet.
+    /// Decrypted bytes, not read yet.
     plain: BytesMut,
-    /// Encrypted, and not sent yet.
+    /// Encrypted bytes, not sent yet.
     unsent: BytesMut,
-    /// The client has said that nothing more comes (close_notify).
+    /// The client has sent close_notify.
     has_ended: bool,
     is_broken: bool,
-    /// The name that the client has asked for, until somebody takes it.
+    /// The name that the client asked for, until it is taken.
     name: Option<Box<str>>,
 }
 
 impl Session {
-    /// Before its handshake.
+    /// A session before its handshake.
     ///
     /// # Errors
-    /// It cannot be begun by this configuration.
+    /// The configuration cannot be used.
     pub fn new(config: &Arc<ServerConfig>) -> Result<Session, Error> {
         Ok(Session {
             tls: UnbufferedServerConnection::new(Arc::clone(config))?,
@@ -144,34 +144,34 @@ impl Session {
         })
     }
 
-    /// What was agreed.
+    /// The parameters agreed on.
     pub fn agreed(&self) -> &CommonState {
         &self.tls
     }
 
-    /// The name that the client has asked for; once.
+    /// Takes the name that the client asked for.
     pub fn take_name(&mut self) -> Option<Box<str>> {
         self.name.take()
     }
 
-    /// Is there something that was decrypted and not taken?
+    /// Are there decrypted bytes that were not read?
     pub fn has_plain(&self) -> bool {
         !self.plain.is_empty()
     }
 
-    // What comes in.
+    // Receiving.
 
-    /// The part of `space` that a read goes to, for a reader with room for so much. Behind what is kept of records.
+    /// The part of `space` to read into, behind the kept front of a record, for a reader with `room` bytes.
     pub fn place_for<'s>(&self, space: &'s mut [u8], room: usize) -> &'s mut [u8] {
         let kept = self.partial.len();
         let end = (kept + room.max(READ_BYTES_MIN)).min(space.len());
         &mut space[kept.min(end)..end]
     }
 
-    /// Takes `read` bytes that were read there. What they say goes to `reader`, or is kept; what is to be answered waits to be sent.
+    /// Handles `read` bytes in [`Self::place_for`]. Plaintext goes to `reader`, or is kept; answers of the handshake wait in [`Self::unsent`].
     ///
     /// # Errors
-    /// They cannot be understood; the alert waits to be sent.
+    /// The records are not valid; the alert waits to be sent.
     pub fn take(
         &mut self,
         space: &mut [u8],
@@ -220,10 +220,10 @@ impl Session {
         error
     }
 
-    /// Gives out what was decrypted; `None`: there is nothing yet. `Some(0)`: nothing more comes.
+    /// Copies decrypted bytes to the reader; `None`: there are none yet. `Some(0)`: the client has ended the stream.
     ///
     /// # Errors
-    /// What came could not be understood.
+    /// Earlier records were not valid.
     pub fn read(&mut self, reader: &mut ReadBuf<'_>) -> io::Result<Option<usize>> {
         if self.plain.is_empty() {
             return match (self.has_ended, self.is_broken) {
@@ -238,24 +238,24 @@ impl Session {
         Ok(Some(taken))
     }
 
-    // What goes out.
+    // Sending.
 
-    /// What waits to be sent.
+    /// Encrypted bytes that wait to be sent.
     pub fn unsent(&self) -> &[u8] {
         &self.unsent
     }
 
-    /// So much of it was sent.
+    /// Removes bytes that were sent.
     pub fn sent(&mut self, bytes: usize) {
         drop_front(&mut self.unsent, bytes);
     }
 
-    /// The socket did not take these now.
+    /// Keeps records that the socket did not take.
     pub fn keep(&mut self, records: &[u8]) {
         self.unsent.extend_from_slice(records);
     }
 
-    /// Encrypts what comes behind `skip` bytes of `pieces`. Returns how much of them, and how many bytes it became.
+    /// Encrypts some of `pieces`, after skipping `skip` bytes. Returns how many bytes were encrypted, and how many bytes of records they made.
     ///
     /// # Errors
     /// Nothing can be sent any more.
@@ -269,7 +269,7 @@ impl Session {
             return Err(ErrorKind::InvalidData.into());
         }
         let Session { tls, partial, .. } = self;
-        // Nothing of it is complete, so nothing of it is used.
+        // `partial` has no complete record, so rustls uses none of it.
         let UnbufferedStatus { state, .. } = tls.process_tls_records(partial);
         let Ok(ConnectionState::WriteTraffic(mut traffic)) = state else {
             return Err(ErrorKind::BrokenPipe.into());
@@ -291,7 +291,7 @@ impl Session {
         Ok((taken, made))
     }
 
-    /// Says that nothing more is sent (close_notify); only once.
+    /// Queues close_notify; later calls have no effect.
     pub fn end(&mut self) {
         if self.is_broken {
             return;
@@ -311,15 +311,15 @@ impl Session {
     }
 }
 
-/// What a step came to.
+/// The result of [`advance`].
 struct Advanced {
-    /// Bytes that are done with.
+    /// Bytes of the input that were used.
     used: usize,
-    /// The client has said that nothing more comes.
+    /// The client has sent close_notify.
     has_ended: bool,
 }
 
-/// Takes `records` as far as they go. What is to be sent goes to `unsent`, what was decrypted to `give`.
+/// Handles `records` as far as they are complete. Bytes to be sent go to `unsent`, plaintext to `give`.
 fn advance(
     tls: &mut UnbufferedServerConnection,
     records: &mut [u8],
@@ -338,7 +338,7 @@ fn advance(
                 }
                 true
             }
-            // Before the handshake is complete: whoever reads asks whether it is.
+            // Before the handshake is complete. Readers ask whether it is.
             Ok(ConnectionState::ReadEarlyData(mut early)) => {
                 while let Some(record) = early.next_record() {
                     give(record?.payload);
@@ -349,7 +349,7 @@ fn advance(
                 encode(data, unsent)?;
                 true
             }
-            // It is sent in its turn, and nothing goes before it.
+            // `unsent` is sent in order, and nothing overtakes it.
             Ok(ConnectionState::TransmitTlsData(data)) => {
                 data.done();
                 true
@@ -372,7 +372,7 @@ fn advance(
     }
 }
 
-/// After an error: the alert. Only as long as there is one, since what is wrong would be looked at again behind it.
+/// Encodes the alert after an error. Stops once there is none left, because rustls would then examine the invalid records again.
 fn say_why(tls: &mut UnbufferedServerConnection, rest: &mut [u8], unsent: &mut BytesMut) {
     while tls.wants_write() {
         let Ok(ConnectionState::EncodeTlsData(data)) = tls.process_tls_records(rest).state else {
@@ -397,7 +397,7 @@ fn encode<Data>(mut data: EncodeTlsData<'_, Data>, unsent: &mut BytesMut) -> Res
     Ok(())
 }
 
-/// Gives its memory back when nothing is left.
+/// Frees the memory when nothing is left.
 fn drop_front(bytes: &mut BytesMut, count: usize) {
     bytes.advance(count);
     if bytes.is_empty() {
@@ -414,15 +414,15 @@ fn begins_at_an_edge(bytes: &[u8]) -> bool {
     (place_in_page(bytes) + EDGE_BYTES) % PAGE_BYTES < EDGE_BYTES + RECORD_HEAD_BYTES
 }
 
-/// So many bytes on a page's middle follows.
+/// How many bytes further the next middle of a page is.
 fn to_middle(bytes: &[u8]) -> usize {
     (MIDDLE_BYTES + PAGE_BYTES - place_in_page(bytes)) % PAGE_BYTES
 }
 
-/// Plaintext in pieces.
+/// Plaintext in pieces, to be cut into records.
 struct Pieces<'a> {
     rest: &'a [IoSlice<'a>],
-    /// Bytes of the first that are done with.
+    /// Bytes of the first piece that are used already.
     skip: usize,
 }
 
@@ -453,8 +453,8 @@ impl<'a> Pieces<'a> {
         taken
     }
 
-    /// The plaintext of the next record; empty behind the last. Of a piece that fills records by itself no more is copied than keeps their
-    /// number as small as it can be, and makes the rest begin in the middle of a page.
+    /// The plaintext of the next record; empty after the last. Of a large piece only so much is copied that the number of records
+    /// stays minimal and the rest of the piece begins in the middle of a page.
     fn next<'g>(&mut self, gathered: &'g mut Vec<u8>) -> &'g [u8]
     where
         'a: 'g,
@@ -527,10 +527,10 @@ mod tests {
             (&[300, 102_400], 7),
             (&[300, full], 2),
             (&[300, 2 * full - 100], 3),
-            // A frame and its head are two records.
+            // Each frame makes two records, one of them for its header.
             (&[9, full, 9, full, 9, 4096], 5),
             (&[0, 9, 0, full, 0], 2),
-            // Answers of middle size fill records.
+            // Answers of middle size share records.
             (&[100, 10_240, 100, 10_240], 2),
         ] {
             let sizes = records(pieces);

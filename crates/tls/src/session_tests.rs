@@ -1,7 +1,7 @@
 //! Sessions against rustls' own client, in memory: no sockets, no time.
 //!
-//! [`Pair`] carries bytes between both, in pieces as a test wants them. What a socket would not take is given back to the session, as the
-//! stream does it.
+//! [`Pair`] carries bytes between both, in pieces that the test chooses. Bytes that a socket would not take are given back to the session, as the
+//! stream does.
 
 use std::{
     io::{ErrorKind, IoSlice, Read, Write},
@@ -26,7 +26,7 @@ use super::{
 const VERSIONS: [&SupportedProtocolVersion; 2] = [&TLS12, &TLS13];
 const NAME: &str = "a.example";
 
-/// What both sides are configured from.
+/// The configuration of both sides.
 static CONFIGS: LazyLock<Configs> = LazyLock::new(Configs::new);
 
 struct Configs {
@@ -84,26 +84,26 @@ impl Chance {
         ((z ^ (z >> 31)) % bound as u64) as usize
     }
 
-    /// Small ones as often as large ones.
+    /// A random length; small ones are as likely as large ones.
     fn size(&mut self, bound: usize) -> usize {
         let magnitude = self.below(bound.ilog2() as usize + 1);
         self.below(2 << magnitude).min(bound)
     }
 }
 
-/// The same wherever it is asked for: byte `at` of a stream.
+/// Byte `at` of a stream, the same each time.
 fn pattern(at: usize, len: usize) -> Vec<u8> {
     (at..at + len).map(|at| (at % 251) as u8).collect()
 }
 
-/// A client, a session, and what is on the way between them.
+/// A client, a session, and the bytes under way between them.
 struct Pair {
     client: ClientConnection,
     session: Session,
     scratch: Scratch,
     to_server: Vec<u8>,
     to_client: Vec<u8>,
-    /// What the client has understood, and the test has not looked at.
+    /// Plaintext that the client has received and the test has not examined.
     received: Vec<u8>,
 }
 
@@ -119,14 +119,14 @@ impl Pair {
         }
     }
 
-    /// Behind its handshake.
+    /// A pair after its handshake.
     fn shaken(version: &'static SupportedProtocolVersion) -> Pair {
         let mut pair = Pair::new(version);
         pair.shake(usize::MAX);
         pair
     }
 
-    /// Carries all there is, in pieces of `cut` bytes, until both are silent.
+    /// Carries all bytes, in pieces of `cut` bytes, until both sides are silent.
     fn shake(&mut self, cut: usize) {
         loop {
             self.client_sends();
@@ -143,24 +143,24 @@ impl Pair {
         }
     }
 
-    /// The client's records are on the way.
+    /// Puts the client's records on the way.
     fn client_sends(&mut self) {
         while self.client.wants_write() {
             self.client.write_tls(&mut self.to_server).unwrap();
         }
     }
 
-    /// So are all of the session.
+    /// Puts the session's records on the way.
     fn session_sends(&mut self) {
         self.to_client.extend_from_slice(self.session.unsent());
         self.session.sent(self.session.unsent().len());
     }
 
-    /// The session reads once, as a stream does: not more than there is room for.
+    /// The session reads once, as a stream does: at most as much as there is room for.
     fn session_hears(&mut self, cut: usize, reader: Option<&mut ReadBuf<'_>>) -> Result<(), Error> {
         let kept = self.kept();
         let mut space = self.scratch.for_reading();
-        // Others have used it since.
+        // Other connections have used the buffer since.
         space[..kept].fill(0xaa);
         let room = reader.as_ref().map_or(0, |reader| reader.remaining());
         let place = self.session.place_for(&mut space, room);
@@ -188,14 +188,14 @@ impl Pair {
         Ok(())
     }
 
-    /// Bytes of records that have not come whole.
+    /// Bytes of incomplete records.
     fn kept(&self) -> usize {
         let mut space = self.scratch.for_reading();
         let all = space.len();
         all - self.session.place_for(&mut space, all).len()
     }
 
-    /// Writes some of `pieces` behind `skip`, to a socket that takes `socket_takes` bytes now. Returns how many bytes of the pieces are done with.
+    /// Writes some of `pieces`, after `skip`, to a socket that takes `socket_takes` bytes now. Returns how many bytes of the pieces were used.
     fn write(&mut self, pieces: &[IoSlice<'_>], skip: usize, socket_takes: usize) -> usize {
         assert!(self.session.unsent().is_empty(), "it goes first");
         let mut sealed = self.scratch.for_sealing();
@@ -218,7 +218,7 @@ impl Pair {
         }
     }
 
-    /// What the session has understood and nobody has read.
+    /// Plaintext that the session holds and nobody has read.
     fn read(&mut self) -> Vec<u8> {
         let mut all = Vec::new();
         let mut room = [0; 1000];
@@ -231,7 +231,7 @@ impl Pair {
         }
     }
 
-    /// What the session answers to a reader: bytes of data, the end (0), or nothing yet.
+    /// The session's answer to a reader: bytes of data, the end (0), or nothing yet.
     fn answers(&mut self) -> Result<Option<usize>, ErrorKind> {
         let mut room = [0; 16];
         let answer = self.session.read(&mut ReadBuf::new(&mut room));
@@ -249,7 +249,7 @@ impl Pair {
         }
     }
 
-    /// The client says this, and the session hears it.
+    /// The client sends this, and the session receives it.
     fn ask(&mut self, words: &[u8]) {
         self.client.writer().write_all(words).unwrap();
         self.client_sends();
@@ -257,7 +257,7 @@ impl Pair {
         assert_eq!(self.read(), words);
     }
 
-    /// The session says this, and the client hears it.
+    /// The session sends this, and the client receives it.
     fn answer(&mut self, words: &[u8]) {
         self.write_all(words);
         self.session_sends();
@@ -266,7 +266,7 @@ impl Pair {
     }
 }
 
-/// Bytes in pieces of these lengths.
+/// Slices of these lengths.
 pub fn slices<'a>(bytes: &'a [u8], lens: &[usize]) -> Vec<IoSlice<'a>> {
     let mut at = 0;
     lens.iter()
@@ -312,7 +312,7 @@ fn a_request_may_come_with_the_last_flight() {
 
 #[test]
 fn new_keys_go_before_what_follows_them() {
-    // How many bytes of an answer the socket has taken when the client asks for new keys.
+    // The number of bytes of an answer that the socket has taken when the client asks for new keys.
     for socket_takes in [0, 1, 16_406, usize::MAX] {
         for requests in [1, 2, 3] {
             let mut pair = Pair::shaken(&TLS13);
@@ -414,7 +414,7 @@ fn a_goodbye_is_the_end_of_one_direction() {
         pair.client.writer().write_all(b"last words").unwrap();
         pair.client.send_close_notify();
         pair.client_sends();
-        // What comes behind it is nobody's.
+        // Bytes after that belong to nobody.
         pair.to_server.extend_from_slice(b"and more");
         pair.session_takes_all();
         assert_eq!(pair.answers(), Ok(Some(10)));
@@ -490,7 +490,7 @@ fn what_makes_no_sense_is_answered_by_an_alert_and_breaks_the_session() {
                 pair.session_sends();
                 let heard = pair.client_hears(usize::MAX);
                 assert_eq!(heard, Err(Error::AlertReceived(said)), "{ended:?}");
-                // What came before was said.
+                // Everything before it was sent.
                 assert_eq!(pair.answers(), Ok(Some(5)));
                 assert_eq!(pair.answers(), Err(ErrorKind::InvalidData));
                 assert_eq!(pair.kept(), 0);
@@ -510,7 +510,7 @@ fn nonsense_instead_of_a_handshake_is_answered_too() {
     let mut pair = Pair::new(&TLS13);
     pair.to_server = [&[22, 3, 1, 0, 8][..], &[1, 0, 0, 4, 9, 9, 9, 9]].concat();
     pair.session_hears(usize::MAX, None).unwrap_err();
-    // A fatal alert, in plain.
+    // A fatal alert, unencrypted.
     let unsent = pair.session.unsent();
     assert_eq!(
         (&unsent[..3], unsent[5]),
@@ -537,7 +537,7 @@ fn a_record_that_is_too_long_is_not_waited_for() {
 
 #[test]
 fn a_message_that_does_not_end_is_given_up() {
-    // Of the longest message that rustls takes, in records of so many bytes each.
+    // The longest message that rustls accepts, in records of this many bytes each.
     for len in [1_usize, 10, 1000, 1 << 14] {
         let mut pair = Pair::new(&TLS13);
         let message = [&[1, 0, 0xff, 0xff][..], &vec![0; 0xffff - 1]].concat();
@@ -559,7 +559,7 @@ fn a_message_that_does_not_end_is_given_up() {
     }
 }
 
-/// Both sides send, both read, the network cuts anywhere.
+/// Both sides send, both read, and the network cuts anywhere.
 fn talk(seed: u64) {
     let mut chance = Chance(seed);
     let version = VERSIONS[chance.below(2)];
@@ -589,7 +589,7 @@ fn talk(seed: u64) {
                     .collect();
                 if pair.session.unsent().is_empty() {
                     let skip = chance.below(all.len() + 1);
-                    // What is skipped was sent before, as far as the client can tell.
+                    // For the client, skipped bytes count as sent before.
                     let mut before = 0;
                     while before < skip {
                         before += pair.write(&[IoSlice::new(&all[..skip])], before, usize::MAX);
@@ -602,7 +602,7 @@ fn talk(seed: u64) {
             6..9 if !pair.to_server.is_empty() => {
                 let mut room = vec![0; chance.size(20_000)];
                 let mut buf = ReadBuf::new(&mut room);
-                // A reader gets first what is kept.
+                // A reader first gets the plaintext that is kept.
                 let reader = match pair.session.read(&mut buf).unwrap() {
                     None if chance.below(3) > 0 => Some(&mut buf),
                     _ => None,
@@ -651,7 +651,7 @@ fn whatever_the_cuts_all_arrives_in_order() {
     }
 }
 
-/// One session is begun with room for early data, and resumed where there is room for `room` bytes of it; the client says `said` early.
+/// Begins a session that allows early data, and resumes it with a limit of `room` bytes; the client sends `said` early.
 fn early(room: u32, said: &[u8]) -> (Pair, Result<(), Error>) {
     let sessions = Arc::new(Sessions::new(1 << 20));
     let server = |room| {

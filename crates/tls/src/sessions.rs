@@ -1,12 +1,12 @@
-//! Sessions of a listener that answers early data: kept here, and resumed once.
+//! Sessions of a listener that answers early data: kept in memory, each resumed once.
 //!
-//! Whoever sees a client's hello may send it again, with the request that came with it. A session that is sealed into a ticket would be
-//! resumed each time. One that is kept is taken away by its first use: the same hello then makes a full handshake, and what comes with it is
-//! not even decrypted.
+//! An observer of the network can replay a client's hello, together with the early request. A session sealed in a ticket would be
+//! resumed by each replay. A session kept here is removed at its first use: a replayed hello leads to a full handshake, and its early
+//! data is not even decrypted.
 //!
-//! Not known here: handshakes, what is answered early.
+//! Not known here: handshakes, which early requests are answered.
 //!
-//! Limits: [`AGE_MAX`], after which a client's certificate is asked for again; `limits.tls-sessions` bytes. The oldest make room for new ones, which is counted; their clients make a full handshake.
+//! Limits: [`AGE_MAX`], then a client must show its certificate again; `limits.tls-sessions` bytes: the oldest are dropped, counted, not resumed.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -22,13 +22,13 @@ use rustls::server::StoresServerSessions;
 use base::clock::Instant;
 use record::metrics::SESSIONS_FORGOTTEN;
 
-/// A session that is older is not resumed. As long as a ticket holds at most.
+/// The age after which a session is not resumed, equal to the longest life of a ticket.
 pub const AGE_MAX: Duration = Duration::from_secs(12 * 3600);
 
-/// What a session takes besides the bytes of its key, twice, and its value: two entries, and allocations.
+/// Memory of a session besides its key, twice, and its value: two entries, and allocations.
 const SESSION_BYTES: usize = 160;
 
-/// The sessions of listeners that ask the same of their clients.
+/// The sessions of listeners with the same demands on clients.
 #[derive(Debug)]
 pub struct Sessions {
     bytes_max: AtomicU64,
@@ -38,7 +38,7 @@ pub struct Sessions {
 #[derive(Debug, Default)]
 struct Kept {
     sessions: HashMap<Vec<u8>, Session>,
-    /// The oldest first; also those that were taken since.
+    /// The oldest first. Sessions that were taken since are still listed.
     turns: VecDeque<(u64, Vec<u8>)>,
     turn: u64,
     bytes: usize,
@@ -46,7 +46,7 @@ struct Kept {
 
 #[derive(Debug)]
 struct Session {
-    /// The number of its turn to make room.
+    /// Its number in `turns`.
     turn: u64,
     since: Instant,
     value: Vec<u8>,
@@ -63,7 +63,7 @@ fn bytes_of(key: &[u8], value: &[u8]) -> usize {
 }
 
 impl Sessions {
-    /// None yet.
+    /// No sessions yet.
     pub fn new(bytes_max: u64) -> Sessions {
         Sessions {
             bytes_max: AtomicU64::new(bytes_max),
@@ -71,7 +71,7 @@ impl Sessions {
         }
     }
 
-    /// From now on so many bytes are kept.
+    /// Applies a new bound.
     pub fn limit(&self, bytes_max: u64) {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
@@ -98,7 +98,7 @@ impl Kept {
         self.sessions.get(key).is_some_and(|it| it.turn == turn)
     }
 
-    /// Lets the oldest go. False: there is none.
+    /// Drops the oldest session. False: there is none.
     fn forget_one(&mut self) -> bool {
         while let Some((turn, key)) = self.turns.pop_front() {
             if self.is_there(turn, &key) {
@@ -110,7 +110,7 @@ impl Kept {
         false
     }
 
-    /// Most sessions are used once, and leave their turns behind.
+    /// Removes turns without a session. Most sessions are used once and leave their turn behind.
     fn drop_turns_of_the_taken(&mut self) {
         if self.turns.len() > 2 * self.sessions.len() + 64 {
             let mut turns = std::mem::take(&mut self.turns);
@@ -212,7 +212,7 @@ mod tests {
         assert!(SESSIONS_FORGOTTEN.load(Ordering::Relaxed) - before >= 30_000);
         assert!(sessions.get(&key(99_999)).is_some());
         assert!(sessions.get(&key(99_999 - 3 * 11)).is_none());
-        // One that has come again is as young as it is.
+        // A session stored again counts as new.
         assert!(sessions.put(key(99_972), vec![1; 200]));
         for n in 0..9 {
             assert!(sessions.put(key(1_000_000 + n), vec![0; 200]));

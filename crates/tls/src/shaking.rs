@@ -1,6 +1,6 @@
-//! A handshake that goes on: counted while it does, and once by how it ends.
+//! A handshake under way: counted while it lasts, and once by its outcome.
 //!
-//! That is where it ends for most. On a connection on which a request came early, in the client's first bytes, it goes on while requests that are
+//! Most connections serve requests only after the handshake. If early data brings a request, the handshake is still under way while cache
 //! hits are answered ([`Early`]).
 //!
 //! Not known here: sockets, sessions.
@@ -16,7 +16,7 @@ use rustls::Error;
 use base::clock::Instant;
 use record::metrics::{self, Counters};
 
-/// A handshake. One that is dropped without a word is not counted by how it ended.
+/// A handshake under way. Dropped without an outcome, it is not counted by one.
 pub struct Shaking {
     counters: Arc<Counters>,
     is_open: bool,
@@ -29,7 +29,7 @@ impl Drop for Shaking {
 }
 
 impl Shaking {
-    /// It begins.
+    /// Counts a handshake that begins.
     pub fn begin(counters: &Arc<Counters>) -> Shaking {
         metrics::add(&counters.tls_handshakes_open, 1);
         Shaking {
@@ -38,7 +38,7 @@ impl Shaking {
         }
     }
 
-    /// It does not count among those that go on any more.
+    /// Stops counting it as under way.
     fn close(&mut self) {
         metrics::sub(
             &self.counters.tls_handshakes_open,
@@ -46,7 +46,7 @@ impl Shaking {
         );
     }
 
-    /// It is complete.
+    /// The handshake is complete.
     pub fn completed(self, is_resumed: bool) {
         metrics::add(
             match is_resumed {
@@ -57,18 +57,18 @@ impl Shaking {
         );
     }
 
-    /// It has failed.
+    /// The handshake has failed.
     pub fn failed(self, error: &io::Error) {
         tracing::debug!(%error, "a handshake with a client has failed");
         metrics::add(counter_of(error, &self.counters), 1);
     }
 
-    /// It took too long.
+    /// The handshake took too long.
     pub fn timed_out(self) {
         metrics::add(&self.counters.tls_handshakes_timed_out, 1);
     }
 
-    /// What came is no TLS.
+    /// The client does not speak TLS.
     pub fn was_foreign(self) {
         metrics::add(&self.counters.tls_handshakes_plain, 1);
     }
@@ -86,16 +86,16 @@ fn counter_of<'a>(error: &io::Error, counters: &'a Counters) -> &'a AtomicU64 {
     }
 }
 
-/// A handshake during which a request came. Anybody may have sent it again, until the client has shown that it has the keys.
+/// A handshake with early data. The data may be a replay, until the client proves that it has the keys.
 pub struct Early {
     shaking: Option<Shaking>,
     until: Instant,
 }
 
 impl Early {
-    /// Of a handshake that must be complete by then.
+    /// For a handshake that must be complete by `until`.
     ///
-    /// It takes no place of others: a client that takes its answer slowly would keep it for as long.
+    /// It no longer counts against the bound on handshakes: a client that reads its answer slowly would keep a place for as long.
     pub fn new(mut shaking: Shaking, until: Instant) -> Early {
         metrics::add(&shaking.counters.tls_early_connections, 1);
         shaking.close();
@@ -103,12 +103,12 @@ impl Early {
         Early { shaking, until }
     }
 
-    /// How much time it has left.
+    /// The time that is left.
     pub fn left(&self) -> Duration {
         self.until.saturating_duration_since(Instant::now())
     }
 
-    /// It has ended. Only what is resumed begins early.
+    /// The handshake has ended. Only resumed handshakes have early data.
     pub fn ended(mut self, how: &io::Result<()>) {
         if let Some(shaking) = self.shaking.take() {
             match how {

@@ -2,12 +2,12 @@
 //!
 //! A plain connection goes straight to its socket. Over TLS:
 //!
-//! - *Writing* encrypts some 64 KiB and writes them at once; the next piece is taken when the socket has taken all of
-//!   it. So `try_write` may report bytes as taken that still wait here. They go out with whatever is done next on the connection: a
-//!   write, a read, a shutdown, or [`ClientStream::poll_settle`], without which no connection may be dropped in peace.
-//! - *Reading* gives out what was decrypted, and reads the socket only when that is used up. The end of the stream is one only if the
-//!   client has said so (close_notify); a connection that just ends is an error.
-//! - After an idle moment nothing is kept but the state of the session: records come and go through space of the worker (`session`).
+//! - *Writing* encrypts some 64 KiB and writes them at once; the next piece is encrypted when the socket has taken all of
+//!   that. So `try_write` may report bytes as taken that still wait here. They are sent by the next operation on the connection: a
+//!   write, a read, a shutdown, or [`ClientStream::poll_settle`], which must be called before a connection is dropped.
+//! - *Reading* gives out decrypted bytes, and reads the socket only when they are used up. The stream ends cleanly only if the
+//!   client has sent close_notify; otherwise the end is an error.
+//! - An idle connection keeps only the state of the session: records pass through buffers of the worker (`session`).
 //!
 //! Not known here: handshakes, HTTP.
 
@@ -31,7 +31,7 @@ use ledger::{Holder, Ledger, Lot};
 
 /// See the head of the file.
 pub enum ClientStream {
-    /// As it comes.
+    /// Unencrypted.
     Plain(Socket),
     /// Encrypted.
     Tls(Box<TlsStream>),
@@ -42,11 +42,11 @@ pub struct TlsStream {
     tcp: Socket,
     session: Session,
     scratch: Rc<Scratch>,
-    /// The handshake goes on.
+    /// The handshake, while early data is read.
     early: Option<Box<Early>>,
-    /// Counts what is encrypted and not sent.
+    /// Counts encrypted bytes that are not sent.
     unsent: Option<Lot>,
-    /// As who.
+    /// The holder to which they are counted.
     holder: OnceCell<Arc<Holder>>,
 }
 
@@ -59,14 +59,14 @@ impl ClientStream {
         }
     }
 
-    /// Did what is read now come early, in a handshake that goes on? It may be a copy of what somebody sent before, so nothing may come of it
-    /// but an answer from the cache.
+    /// Are the bytes read now early data, in a handshake that is not complete? They may be a replay, so only answers from the
+    /// cache are allowed.
     #[inline]
     pub fn is_early(&self) -> bool {
         matches!(self, ClientStream::Tls(tls) if tls.early.is_some())
     }
 
-    /// How much time such a handshake has left.
+    /// The time left for a handshake with early data.
     pub fn early_left(&self) -> Option<Duration> {
         match self {
             ClientStream::Plain(_) => None,
@@ -74,7 +74,7 @@ impl ClientStream {
         }
     }
 
-    /// Completes the handshake, if it goes on. `or_input`: or until there is something to read.
+    /// Completes the handshake. `or_input`: also returns once early data can be read.
     pub fn poll_handshake(&mut self, cx: &mut Context<'_>, or_input: bool) -> Poll<io::Result<()>> {
         match self {
             ClientStream::Plain(_) => Poll::Ready(Ok(())),
@@ -82,7 +82,7 @@ impl ClientStream {
         }
     }
 
-    /// Writes what is taken now, without waiting.
+    /// Writes as much as is taken without waiting.
     #[inline]
     pub fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
@@ -91,7 +91,7 @@ impl ClientStream {
         }
     }
 
-    /// The same of two pieces and more.
+    /// The same for several pieces.
     #[inline]
     pub fn try_write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
@@ -100,7 +100,7 @@ impl ClientStream {
         }
     }
 
-    /// How the ledger is to know the connection: what is encrypted counts as its own.
+    /// The connection's holder in the ledger. Encrypted bytes not yet sent are counted to it too.
     pub fn holder(&self, ledger: &Ledger) -> Arc<Holder> {
         match self {
             ClientStream::Plain(_) => ledger.holder(),
@@ -108,17 +108,17 @@ impl ClientStream {
         }
     }
 
-    /// Bytes that were written and that the client has not taken yet.
+    /// Bytes that were written and that the client has not acknowledged yet.
     pub fn untaken_bytes(&self) -> u64 {
         socket::untaken_bytes(self.socket())
     }
 
-    /// Must it be told that this is the end, or has it not got all that was written?
+    /// Must [`Self::poll_settle`] be called before the connection is dropped?
     pub fn is_unsettled(&self) -> bool {
         matches!(self, ClientStream::Tls(_))
     }
 
-    /// Sends what waits, and says that this is the end.
+    /// Sends the waiting bytes and close_notify.
     pub fn poll_settle(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             ClientStream::Plain(_) => Poll::Ready(Ok(())),
@@ -131,7 +131,7 @@ impl ClientStream {
 }
 
 impl TlsStream {
-    /// Before its handshake.
+    /// A connection before its handshake.
     pub fn new(tcp: Socket, session: Session, scratch: &Rc<Scratch>) -> TlsStream {
         let scratch = Rc::clone(scratch);
         TlsStream {
@@ -144,12 +144,12 @@ impl TlsStream {
         }
     }
 
-    /// What is read is early until the handshake is complete.
+    /// Bytes read from now on are early data, until the handshake is complete.
     pub fn begin_early(&mut self, early: Early) {
         self.early = Some(Box::new(early));
     }
 
-    /// Goes on with the handshake until it is complete; `or_input`: or until something came early.
+    /// Continues the handshake until it is complete; `or_input`: or until early data can be read.
     pub fn poll_handshake(&mut self, cx: &mut Context<'_>, or_input: bool) -> Poll<io::Result<()>> {
         loop {
             ready!(self.poll_flush(cx))?;
@@ -162,7 +162,7 @@ impl TlsStream {
         }
     }
 
-    /// What was agreed.
+    /// The parameters agreed on.
     pub fn agreed(&self) -> &CommonState {
         self.session.agreed()
     }
@@ -172,18 +172,18 @@ impl TlsStream {
         &mut self.session
     }
 
-    /// The socket, as long as nothing was read.
+    /// The socket. To be read only before the session has read from it.
     pub fn socket_mut(&mut self) -> &mut Socket {
         &mut self.tcp
     }
 
-    /// The socket again, for somebody who does not speak TLS.
+    /// Gives back the socket, for a client that does not speak TLS.
     pub fn into_socket(self) -> Socket {
         self.tcp
     }
 
-    /// Reads the socket once; true: something came. What it says goes to `reader`, if somebody reads, and else is kept. What cannot be understood is
-    /// answered with an alert, as far as the socket takes it.
+    /// Reads the socket once; false: it has ended. Decrypted bytes go to `reader`, if there is one, and are kept otherwise. Records that are not
+    /// valid are answered with an alert, as far as the socket takes it.
     pub fn poll_fill(
         &mut self,
         cx: &mut Context<'_>,
@@ -215,7 +215,7 @@ impl TlsStream {
         Poll::Ready(taken.map(|()| true))
     }
 
-    /// Takes bytes that were read already.
+    /// Handles bytes that are read already.
     pub fn feed(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> io::Result<()> {
         let scratch = Rc::clone(&self.scratch);
         let mut rest = bytes;
@@ -242,7 +242,7 @@ impl TlsStream {
         })
     }
 
-    /// Counts what is encrypted and not sent.
+    /// Counts encrypted bytes that are not sent.
     fn count(&mut self) {
         let bytes = self.session.unsent().len();
         if bytes == 0 {
@@ -258,7 +258,7 @@ impl TlsStream {
         }
     }
 
-    /// Sends what is encrypted.
+    /// Sends the encrypted bytes.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let TlsStream { tcp, session, .. } = self;
         while !session.unsent().is_empty() {
@@ -272,7 +272,7 @@ impl TlsStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes what comes behind `skip` bytes of `pieces`: some of it.
+    /// Writes some of `pieces`, after skipping `skip` bytes.
     fn poll_write_behind(
         &mut self,
         cx: &mut Context<'_>,
@@ -287,7 +287,7 @@ impl TlsStream {
             ..
         } = self;
         let mut sealed = scratch.for_sealing();
-        // What the socket does not take is held: little of it, while there is little room.
+        // Bytes that the socket does not take are held. While memory is short, encrypt little, to hold little.
         let crowded = scratch.ledger().filter(|ledger| ledger.is_crowded());
         let first = crowded.map(|ledger| [IoSlice::new(first_of(pieces, skip, ledger.step()))]);
         let (pieces, skip) = match &first {
@@ -301,7 +301,7 @@ impl TlsStream {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
                 Poll::Ready(Ok(sent)) => records = &records[sent..],
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                // What the socket does not take now it takes later.
+                // Keep the rest, to be sent later.
                 Poll::Pending => {
                     session.keep(records);
                     break;
@@ -315,7 +315,7 @@ impl TlsStream {
         Poll::Ready(Ok(taken))
     }
 
-    /// Writes until all of it is taken, or the socket takes no more.
+    /// Writes until everything is taken, or the socket takes no more.
     fn try_write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut cx = Context::from_waker(Waker::noop());
         let all = pieces.iter().map(|piece| piece.len()).sum();
@@ -342,7 +342,7 @@ impl TlsStream {
         }
         let before = buf.filled().len();
         loop {
-            // The answer to the last request, alerts, new keys: what the socket takes no more of does not keep the client from being heard.
+            // First send waiting bytes (the last answer, alerts, new keys). A full socket does not stop us from reading the client's bytes.
             if !self.session.unsent().is_empty()
                 && let Poll::Ready(Err(error)) = self.poll_flush(cx)
             {
@@ -358,7 +358,7 @@ impl TlsStream {
     }
 }
 
-/// What comes behind `skip` bytes of `pieces`: of the first piece that has any, so much at most.
+/// At most `most` bytes of the first piece that has any after `skip` bytes.
 fn first_of<'a>(pieces: &'a [IoSlice<'_>], skip: usize, most: usize) -> &'a [u8] {
     let mut skip = skip;
     for piece in pieces {

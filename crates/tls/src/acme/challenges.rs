@@ -1,11 +1,11 @@
-//! What the authority is shown when it connects to see that a name is ours (tls-alpn-01).
+//! The certificates shown to an authority that checks our control over a name (tls-alpn-01).
 //!
-//! A client that offers the protocol `acme-tls/1` and nothing else is the authority. It is shown the certificate of its name's challenge, as long
-//! as one is open, and nothing else is done on its connection. Others are never shown one.
+//! A client that offers only the protocol `acme-tls/1` is the authority. It is shown the certificate of its name's challenge while
+//! one is open, and nothing else is done on its connection. Other clients are never shown one.
 //!
 //= rfc8737 §3   the certificate has the digest of the key authorization in an extension
 //!
-//! Limits: one challenge a name, of the names of one order.
+//! Limits: one challenge for each name; only the names of one order.
 
 use std::{
     collections::HashMap,
@@ -21,10 +21,10 @@ use rustls::{
     sign::CertifiedKey,
 };
 
-/// The protocol by which the authority is known.
+/// The protocol that identifies the authority.
 pub const PROTOCOL: &[u8] = b"acme-tls/1";
 
-/// Open challenges, and what came of orders. The process has one.
+/// Open challenges, and counts of orders. One for the process.
 #[derive(Debug, Default)]
 pub struct Challenges {
     open: Mutex<HashMap<String, Arc<CertifiedKey>>>,
@@ -35,7 +35,7 @@ pub struct Challenges {
 }
 
 impl Challenges {
-    /// Opens one: whoever asks for this name is shown this digest.
+    /// Opens a challenge: a connection that asks for this name is shown this digest.
     ///
     /// # Errors
     /// No certificate can be made.
@@ -52,7 +52,7 @@ impl Challenges {
         open.clear();
     }
 
-    /// Is it the authority that connects?
+    /// Does the authority connect?
     pub fn is_for(hello: &ClientHello<'_>) -> bool {
         let Some(mut offered) = hello.alpn() else {
             return false;
@@ -60,13 +60,13 @@ impl Challenges {
         offered.next() == Some(PROTOCOL) && offered.next().is_none()
     }
 
-    /// What it is shown; `None`: there is no such challenge.
+    /// The certificate of a name's challenge; `None`: none is open.
     pub fn shown(&self, name: Option<&str>) -> Option<Arc<CertifiedKey>> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.get(&name?.to_ascii_lowercase()).cloned()
     }
 
-    /// Certificates issued, orders that failed.
+    /// The number of certificates issued, and of orders that failed.
     pub fn counted(&self) -> (u64, u64) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (read(&self.issued), read(&self.failures))
@@ -80,7 +80,7 @@ fn certificate(name: &str, digest: &[u8]) -> Result<CertifiedKey, Box<dyn std::e
     let made = params.self_signed(&key)?;
     let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
     let key = default_provider().key_provider.load_private_key(key)?;
-    // Not by `from_der`, which looks whether the two fit and refuses the extension, because it is critical and foreign to it.
+    // Not by `from_der`: its check that key and certificate match rejects the critical extension, which is unknown to it.
     Ok(CertifiedKey::new(vec![made.der().clone()], key))
 }
 

@@ -1,10 +1,10 @@
-//! Carries messages to the authority and back, by the proxy's own way of connecting: its names, its roots, its addresses that may be reached.
+//! Sends messages to the authority over the proxy's own connections: with its resolver, its roots, its rules for addresses.
 //!
-//! The library's requests may be sent from any thread, our connections may not. So a request waits in a channel for the task that carries it.
+//! The ACME library's requests may be sent from any thread, our connections only from their own. So requests go through a channel to one task.
 //!
-//! The authority says which URLs are asked. They must have the scheme of its directory, and lead to this machine only if that does.
+//! The authority chooses the URLs. They must have the scheme of its directory, and may lead to this machine only if the directory does.
 //!
-//! Limits: an answer has [`HEAD_BYTES_MAX`] of head and [`BODY_BYTES_MAX`] of body, and comes in time; a connection serves one message.
+//! Limits: an answer has [`HEAD_BYTES_MAX`] of head and [`BODY_BYTES_MAX`] of body, and a time limit; a connection serves one message.
 
 use std::{
     future::Future,
@@ -30,17 +30,17 @@ use plan::Acme;
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// A message, and where its answer is waited for.
+/// A message, and the channel for its answer.
 pub struct Errand {
     request: Request<BodyWrapper<Bytes>>,
     answer: oneshot::Sender<Result<BytesResponse, Error>>,
 }
 
-/// What the library sends its messages by.
+/// The HTTP client of the ACME library.
 pub struct Courier(mpsc::Sender<Errand>);
 
 impl Courier {
-    /// With the end at which messages are carried ([`carry`]).
+    /// A client, and the receiver of its messages for [`carry`].
     pub fn new() -> (Courier, mpsc::Receiver<Errand>) {
         let (sender, receiver) = mpsc::channel(1);
         (Courier(sender), receiver)
@@ -63,7 +63,7 @@ impl HttpClient for Courier {
     }
 }
 
-/// Carries messages, each within `answer_max`, as long as there are any.
+/// Sends messages until the client is dropped, each with the time limit `answer_max`.
 pub async fn carry(
     mut errands: mpsc::Receiver<Errand>,
     context: &OriginContext,
@@ -75,12 +75,12 @@ pub async fn carry(
         let uri = request.uri().clone();
         let asked = ask(request, context, acme, own_addresses, answer_max).await;
         let result = asked.map_err(|why| Error::Other(format!("{uri}: {why}").into()));
-        // Whoever has asked may have given up.
+        // The sender of the message may have given up.
         let _ = answer.send(result);
     }
 }
 
-/// Where a URL leads.
+/// The server of a URL.
 fn destination(uri: &Uri, acme: &Acme) -> Result<Destination, String> {
     let scheme = uri.scheme_str().unwrap_or("");
     if !acme.directory.starts_with(&format!("{scheme}://")) || scheme.is_empty() {
@@ -99,7 +99,7 @@ fn destination(uri: &Uri, acme: &Acme) -> Result<Destination, String> {
     })
 }
 
-/// Does it say of itself that it is this machine?
+/// Does this host name or literal mean this machine?
 pub fn is_this_machine(host: &str) -> bool {
     let address: Option<IpAddr> = host.parse().ok();
     host == "localhost" || address.is_some_and(|address| address.is_loopback())

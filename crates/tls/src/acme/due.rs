@@ -1,7 +1,7 @@
 //! When the next order is due.
 //!
-//! At once without a certificate of this authority for these names; else when a third of its time is left, up to a thirtieth earlier, so that
-//! many proxies do not ask at once. Not before an earlier attempt allows it, unless that was for other names or another authority.
+//! At once if there is no certificate of this authority for these names. Else when a third of its lifetime is left, up to a thirtieth earlier, so
+//! that many proxies do not ask at once. Not before the last attempt allows it, unless that was for other names or another authority.
 //!
 //! Not known here: clocks, files.
 
@@ -13,7 +13,7 @@ use plan::Acme;
 /// The longest pause between two attempts.
 pub const RETRY_MAX: Duration = Duration::from_secs(12 * 3600);
 
-/// When it is due, since 1970.
+/// When the next order is due, since 1970.
 pub fn when(held: Option<&Held>, acme: &Acme, attempt: Option<&Attempt>, jitter: f64) -> Duration {
     let wanted = match held {
         Some(held) if held.directory == acme.directory && covers(held, acme) => {
@@ -34,7 +34,7 @@ fn covers(held: &Held, acme: &Acme) -> bool {
     (acme.names.iter()).all(|name| held.facts.names.contains(name))
 }
 
-/// The pause after so many failures in a row.
+/// The pause after this many failures in a row.
 pub fn pause(retry: Duration, failures: u32, jitter: f64) -> Duration {
     let doubled = retry.saturating_mul(1 << failures.saturating_sub(1).min(16));
     doubled.min(RETRY_MAX).mul_f64(1.0 + jitter / 10.0)
@@ -90,7 +90,7 @@ mod tests {
         elsewhere.directory.push('2');
         for wanted in [more, elsewhere] {
             assert_eq!(when(Some(&held), &wanted, None, 0.0), Duration::ZERO);
-            // What was tried for others says nothing of these.
+            // An attempt for other names or another authority does not delay these.
             let attempt = Attempt::after_success(&acme(), Duration::ZERO, RETRY_MAX);
             assert_eq!(
                 when(Some(&held), &wanted, Some(&attempt), 0.0),

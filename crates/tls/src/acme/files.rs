@@ -1,7 +1,7 @@
-//! The folder of an authority's account: `account.json` (its key), `certificate.pem` (the chain and its key) and `attempt.json` (when it may be
-//! asked again). The folder is 0700, files are 0600 and take each other's place whole.
+//! The folder of an ACME account: `account.json` (its key), `certificate.pem` (the chain and its key) and `attempt.json` (the earliest time of
+//! the next order). The folder has mode 0700, files have 0600 and are replaced atomically.
 //!
-//! In front of the certificate stands whose it is, which readers of PEM pass over.
+//! The line before the certificate names the authority's directory. Readers of PEM ignore that line.
 
 use std::{
     fs, io,
@@ -23,16 +23,16 @@ use base::x509::Facts;
 use origin::pem::Unusable;
 use plan::{Acme, CertificateFiles};
 
-/// Before the directory of the authority, in the first line of the certificate's file.
+/// Precedes the authority's directory in the first line of the certificate's file.
 const OF: &str = "directory: ";
 /// The longest file that is read.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The certificate that lies in the folder.
+/// The certificate in the folder.
 pub struct Held {
-    /// Whose it is; empty: our own, until there is another.
+    /// The directory of its authority; empty: self-signed, until one is issued.
     pub directory: String,
-    /// What it says.
+    /// Names, subject and times.
     pub facts: Facts,
 }
 
@@ -41,19 +41,19 @@ pub struct Held {
 pub struct Attempt {
     directory: String,
     names: Vec<String>,
-    /// Not before this, seconds since 1970.
+    /// The earliest time of the next attempt, seconds since 1970.
     pub next_unix_s: u64,
-    /// In a row.
+    /// Failures in a row.
     pub failures: u32,
 }
 
 impl Attempt {
-    /// Is it for what is wanted now?
+    /// Was it made for the same authority and names?
     pub fn is_for(&self, acme: &Acme) -> bool {
         self.directory == acme.directory && self.names == acme.names
     }
 
-    /// One that has succeeded.
+    /// The record of a success.
     pub fn after_success(acme: &Acme, now: Duration, retry: Duration) -> Attempt {
         Attempt {
             directory: acme.directory.clone(),
@@ -63,7 +63,7 @@ impl Attempt {
         }
     }
 
-    /// One that has failed, after `before`.
+    /// The record of a failure, after `before`.
     pub fn after_failure(
         acme: &Acme,
         now: Duration,
@@ -91,7 +91,7 @@ fn unusable(path: &Path, error: &io::Error) -> Unusable {
     }
 }
 
-/// DER as text.
+/// Encodes DER as PEM.
 pub fn pem(label: &str, der: &[u8]) -> String {
     let mut text = format!("-----BEGIN {label}-----\n");
     for line in der.chunks(48) {
@@ -128,7 +128,7 @@ pub fn prepare(acme: &Acme, now: Duration) -> Result<(), Unusable> {
     write(&files.chain, text.as_bytes()).map_err(|error| unusable(&files.chain, &error))
 }
 
-/// The certificate that is there; `None`: one of our own, or none that can be read.
+/// The certificate in the folder; `None`: self-signed, missing or unreadable.
 pub fn held(acme: &Acme) -> Option<Held> {
     let text = read(&acme.certificate().chain)?;
     let first = text.lines().next()?;
@@ -138,7 +138,7 @@ pub fn held(acme: &Acme) -> Option<Held> {
     (!directory.is_empty()).then_some(Held { directory, facts })
 }
 
-/// Keeps a certificate that was issued: the chain and its key, in PEM.
+/// Stores an issued certificate: the chain and its key, in PEM.
 pub fn keep(acme: &Acme, pem: &str, now: Duration) -> Result<(), String> {
     let file = acme.certificate().chain;
     let next = next(&file);
@@ -174,19 +174,19 @@ pub fn account(acme: &Acme) -> Option<AccountCredentials> {
     serde_json::from_value(value).ok()
 }
 
-/// Keeps it.
+/// Stores the account.
 pub fn keep_account(acme: &Acme, account: &AccountCredentials) -> Result<(), String> {
     let file = acme.state.join("account.json");
     let text = serde_json::to_vec(account).map_err(|error| error.to_string())?;
     write(&file, &text).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// The last attempt.
+/// Reads the last attempt.
 pub fn attempt(acme: &Acme) -> Option<Attempt> {
     serde_json::from_str(&read(&acme.state.join("attempt.json"))?).ok()
 }
 
-/// Keeps it.
+/// Stores the last attempt.
 pub fn keep_attempt(acme: &Acme, attempt: &Attempt) -> Result<(), String> {
     let file = acme.state.join("attempt.json");
     let text = serde_json::to_vec(attempt).map_err(|error| error.to_string())?;
@@ -204,10 +204,10 @@ fn next(file: &Path) -> PathBuf {
     file.with_extension("next")
 }
 
-/// Writes it whole, for nobody but us.
+/// Replaces a file atomically; only the proxy's user may read it.
 fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let beside = file.with_extension("part");
-    // One that lies there may have other rights.
+    // A file left from before may have other permissions.
     match fs::remove_file(&beside) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -1,21 +1,21 @@
-//! A certificate that is ordered from an authority, and renewed (ACME, RFC 8555).
+//! Orders a certificate from an authority, and renews it (ACME, RFC 8555).
 //!
 //! | file | tells |
 //! |---|---|
 //! | `due` | when the next order is due: decides, and knows no clock |
 //! | `order` | one order, from the account to the certificate |
-//! | `challenges` | what the authority is shown when it connects (tls-alpn-01) |
-//! | `courier` | the authority's messages, over the proxy's own connections |
+//! | `challenges` | the certificates shown to the authority when it connects (tls-alpn-01) |
+//! | `courier` | messages to the authority, over the proxy's own connections |
 //! | `files` | the folder: account, certificate with its key, the last attempt |
 //!
-//! The certificate is a file like any other to the listeners that show it. Until there is one, a self-signed one lies in its place, so that the
+//! To listeners the certificate is a file like any other. Until one is issued, a self-signed certificate takes its place, so that the
 //! proxy serves and the authority can connect. An order is made by a task of the control thread (`reload/ordering`), never by a worker.
 //!
-//! A failure keeps what is there, is counted, warned of, and written down: the next attempt is due after `timeouts.acme-retry`, then after
-//! twice that, and so on ([`due::RETRY_MAX`]), also over restarts of the process.
+//! A failure keeps the present certificate, and is counted, logged, and stored: the next attempt is due after `timeouts.acme-retry`, then after
+//! twice that, and so on ([`due::RETRY_MAX`]), also across restarts of the process.
 //!
-//! Limits: one order at a time; [`ORDER_MAX`] for all of it; what an answer may have is in `courier`.
-//! Not known here: which listeners show it, how an edition is made.
+//! Limits: one order at a time; [`ORDER_MAX`] for the whole order; answers are bounded in `courier`.
+//! Not known here: which listeners show the certificate, how an edition is made.
 
 pub mod challenges;
 mod courier;
@@ -32,7 +32,7 @@ use plan::{Acme, Plan};
 
 /// The longest that an order may take.
 const ORDER_MAX: Duration = Duration::from_secs(300);
-/// Puts a certificate into place, so that listeners have one to show, if there is none that holds.
+/// Makes sure that a valid certificate is in place, self-signed if need be, so that listeners have one to show.
 ///
 /// # Errors
 /// The folder cannot be used.
@@ -43,35 +43,35 @@ pub fn prepare(plan: &Plan, now: Duration) -> Result<(), Unusable> {
     }
 }
 
-/// What an order is made with.
+/// Everything that an order needs.
 pub struct Means<'a> {
     /// The settings.
     pub acme: &'a Acme,
-    /// What the authority is shown.
+    /// The challenges that listeners show to the authority.
     pub challenges: &'a Challenges,
     /// Makes the connections of one order.
     pub connector: &'a dyn Fn() -> Connector,
-    /// The addresses of this proxy, which are none of the authority.
+    /// The addresses of this proxy, which the authority cannot have.
     pub own_addresses: &'a [SocketAddr],
     /// The longest wait for an answer.
     pub answer_max: Duration,
-    /// The pause before the next attempt, after a first failure.
+    /// The pause after a first failure.
     pub retry: Duration,
     /// Wall time.
     pub clock: &'a Clock,
 }
 
-/// What has become of a look.
+/// The result of [`look`].
 pub enum Looked {
-    /// It was too early, for so long.
+    /// The next order is due after this time.
     Early(Duration),
-    /// It is time, and the process ends.
+    /// An order is due, but the process ends.
     Ending,
-    /// An order was made: whether there is a new certificate, and how long until the next look.
+    /// An order was made: true if a certificate was issued; and the time until the next look.
     Ordered(bool, Duration),
 }
 
-/// Orders if it is time, and the process is not about to end.
+/// Makes an order if one is due and the process is not ending.
 pub async fn look(means: &Means<'_>, is_ending: bool, jitter: f64) -> Looked {
     let Means {
         acme,
@@ -117,7 +117,7 @@ pub async fn look(means: &Means<'_>, is_ending: bool, jitter: f64) -> Looked {
         Ok(()) => {
             challenges.issued.fetch_add(1, Ordering::Relaxed);
             tracing::info!(names, "a certificate was issued");
-            // Even one that ends soon is not followed by the next at once.
+            // A certificate that ends soon must not cause the next order at once.
             Attempt::after_success(acme, now, retry)
         }
         Err(why) => {

@@ -1,6 +1,6 @@
 //! One order: account, challenges, certificate.
 //!
-//! Not known here: files of certificates, when an order is due, how messages travel.
+//! Not known here: files of certificates, when an order is due, how messages are sent.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 use super::{challenges::Challenges, courier::Courier, files};
 use plan::Acme;
 
-/// How often and how long the authority is asked how far it is.
+/// How often, and for how long, the authority is asked for progress.
 const POLICY: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(250))
     .timeout(Duration::from_secs(120));
 
-/// Orders. The chain and its key in PEM, or why there is none.
+/// Makes an order. Returns the chain and its key in PEM, or why there is none.
 pub async fn order(acme: &Acme, challenges: &Challenges, http: Courier) -> Result<String, String> {
     let account = account(acme, http).await?;
     let names: Vec<Identifier> = acme.names.iter().cloned().map(Identifier::Dns).collect();
@@ -64,7 +64,7 @@ async fn account(acme: &Acme, http: Courier) -> Result<Account, String> {
     Ok(account)
 }
 
-/// Opens the challenge of each name, and has the authority look.
+/// Opens the challenge of each name, and tells the authority to check it.
 async fn answer_challenges(order: &mut Order, challenges: &Challenges) -> Result<(), String> {
     let failed = |error| in_words("a challenge", &error);
     let mut authorizations = order.authorizations();
@@ -86,7 +86,7 @@ async fn answer_challenges(order: &mut Order, challenges: &Challenges) -> Result
     Ok(())
 }
 
-/// What the authority says of challenges that it does not take.
+/// The authority's reason for not accepting a challenge.
 async fn why_refused(order: &mut Order) -> String {
     let mut authorizations = order.authorizations();
     while let Some(Ok(mut authorization)) = authorizations.next().await {
