@@ -1,9 +1,9 @@
-//! Asks a server of an upstream, and another one if that gives no answer.
+//! Sends a request to a server of an upstream, and to another server if the first gives no answer.
 //!
-//! What is sent again is what may be: whatever it is, if no connection could be made; idempotent methods without a body, if the connection
-//! broke before a head; safe methods also after a silence, and after 500, 502, 503 or 504. (A request with a body, or one that is not
-//! idempotent, is sent by [`connect`]: once.) Beyond connections that could not be made, the [`Budget`](super::budget::Budget) bounds it. An
-//! answer that says that the server has failed is kept until another one is there, and passed on if none comes.
+//! A request is sent again only where that is safe: any request, if no connection could be made; idempotent methods without a body, if the connection
+//! broke before a head; safe methods also after a time-out, and after 500, 502, 503 or 504. (A request with a body, or with a method
+//! that is not idempotent, is sent once, by [`connect`].) Repeats after a connection was made are limited by the [`Budget`](super::budget::Budget).
+//! An answer with such a status is kept until another server answers, and passed on if none does.
 //!
 //! Not known here: which servers are up.
 
@@ -27,20 +27,20 @@ use plan::Balance;
 
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What an upstream is asked for.
+/// A request to an upstream.
 #[derive(Clone, Copy)]
 pub struct Asked<'a> {
-    /// The origin that the upstream stands for.
+    /// The origin for which the upstream stands.
     pub origin: Whom<'a>,
-    /// The name of the resource there.
+    /// The host in the resource's URL.
     pub host: &'a str,
-    /// Target in origin form.
+    /// The target in origin form.
     pub target: &'a str,
-    /// The client, if the server is chosen by it.
+    /// The client, if the choice depends on it.
     pub client: Option<IpAddr>,
 }
 
-/// Sends a request without a body, by a method that is idempotent, and waits for the first head, which may be that of an interim response.
+/// Sends a request without a body and with an idempotent method. Waits for the first head, which may be that of an interim response.
 pub async fn ask(
     context: &OriginContext,
     watch: &Watch,
@@ -79,7 +79,7 @@ pub async fn ask(
     }
 }
 
-/// A connection to a server, for a request that is sent once.
+/// A connection to a server, for a request that may be sent only once.
 pub async fn connect(
     context: &OriginContext,
     to: Asked<'_>,
@@ -109,7 +109,7 @@ pub async fn connect(
     }
 }
 
-/// Nothing was sent. Another server will not do better if the reason is here.
+/// No connection was made. Is the cause the server's? If it is on this machine, another server would not help.
 fn may_try_another(error: &ConnectError) -> bool {
     !matches!(error, ConnectError::Forbidden(_) | ConnectError::Exhausted)
 }
@@ -154,7 +154,7 @@ impl<'a> Tries<'a> {
         }
     }
 
-    /// The server that is asked first.
+    /// The first server.
     fn first(&mut self) -> Result<Rc<Turn>, UpstreamError> {
         let now = Instant::now();
         let chosen = (self.of).choose(self.key, &mut self.tried, self.may_try, now);
@@ -168,7 +168,7 @@ impl<'a> Tries<'a> {
         Ok(Turn::begin(self.of, number, is_trial))
     }
 
-    /// The next one, if one more may be asked. `costs`: the one before has received the request.
+    /// The next server, if another try is allowed. `costs`: the last server has received the request, so the budget must allow it.
     fn next(&mut self, costs: bool) -> Option<Rc<Turn>> {
         let now = Instant::now();
         self.left = self.left.checked_sub(1)?;

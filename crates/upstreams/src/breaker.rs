@@ -1,4 +1,4 @@
-//! Whether a server is asked, as far as its answers tell.
+//! Whether a server is asked, judged by the outcomes of its requests.
 //!
 //! ```text
 //!              unreachable, silent, or errors
@@ -8,12 +8,11 @@
 //!                                            └───────┘ it is not: a pause twice as long
 //! ```
 //!
-//! *Unreachable*: [`FALL`] connections in a row could not be made. That is a fact, and nothing is gained by asking. *Silent*: so many
-//! requests in a row got no answer on a connection that was made. *Errors*: of [`SAMPLE_MIN`] answers or more in ten seconds more than
-//! half were 500, 502, 503, 504 or none, or that many in a row: a server that answered well until now does not fail for half of ten seconds first. The latter two are judgements, which may be wrong about all servers at once (a request that
-//! no server can answer); so the caller says whether a server may be put out for one ([`Breaker::note`]: `may_eject`).
-//!
-//! A server that is closed again has a small share at first.
+//! *Unreachable*: [`FALL`] connections in a row failed. That is a fact, and nothing is gained by asking. *Silent*: [`FALL`]
+//! requests in a row got no answer on an open connection. *Errors*: of at least [`SAMPLE_MIN`] requests in ten seconds more than
+//! half got 500, 502, 503, 504 or no answer, or [`SAMPLE_MIN`] in a row did: after many good answers, half would take five seconds.
+//! The last two are judgements. A request that no server can answer may cause them for all servers at once, so the caller decides whether a server
+//! may be ejected for one ([`Breaker::note`]: `may_eject`). A server that is closed again has a small share at first.
 //!
 //! Not known here: sockets, other servers. Time is a parameter.
 //! Limits: a pause is [`PAUSE_MIN`] to [`PAUSE_MAX`]; one trial at a time.
@@ -26,31 +25,31 @@ use base::{
     mistakes::{Mistake, makes},
 };
 
-/// Failures of one kind in a row that open it.
+/// This many failures of one kind in a row open the breaker.
 pub const FALL: u32 = 3;
-/// Answers in ten seconds of which the bad ones are judged.
+/// The least number of requests in ten seconds for a judgement by the share of bad ones.
 pub const SAMPLE_MIN: u64 = 20;
 /// The first pause,
 pub const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// and the longest.
 pub const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// The share that a server begins with when it is back, percent.
+/// The first share of a server that is back, percent.
 const SHARE_MIN: u32 = 10;
 
-/// What came of asking.
+/// The outcome of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// An answer.
+    /// A good answer.
     Well,
-    /// An answer that says that the server has failed.
+    /// An answer whose status says that the server has failed.
     Bad,
-    /// No answer on a connection that was made.
+    /// No answer on an open connection.
     Silent,
     /// No connection.
     Unreachable,
 }
 
-/// Why it is not closed.
+/// Why a breaker is not closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Why {
     /// Connections cannot be made.
@@ -62,7 +61,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// As it is told.
+    /// The words for the log and the status.
     pub fn words(self) -> &'static str {
         match self {
             Why::Unreachable => "connections could not be made",
@@ -71,7 +70,7 @@ impl Why {
         }
     }
 
-    /// Is it a judgement, and no fact?
+    /// Is it a judgement, rather than a fact?
     pub fn is_judged(self) -> bool {
         self != Why::Unreachable
     }
@@ -84,47 +83,47 @@ enum State {
     Trial { why: Why },
 }
 
-/// May it be asked?
+/// Whether a server may be asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Admits {
-    /// With this percentage of its share.
+    /// Yes, with this percentage of its share.
     All(u32),
-    /// One request, to see whether it is back.
+    /// Only one request, as a trial.
     Trial,
-    /// Not before then; `None`: a trial is under way.
+    /// Not before this time; `None`: a trial is under way.
     None(Option<Instant>),
 }
 
-/// What has changed.
+/// The effect of an outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
     /// Nothing.
     None,
-    /// It is not asked for now.
+    /// The server is not asked for a while.
     Opened(Why),
-    /// It is asked again.
+    /// The server is asked again.
     Closed,
-    /// It would have been opened, but may not be.
+    /// The same is due, but the caller does not allow it (`may_eject`).
     Spared,
 }
 
-/// What is known of one server.
+/// The state of one server.
 pub struct Breaker {
     state: State,
     /// Failures in a row.
     unreachable: u32,
     silent: u32,
-    /// Answers in a row that were none, or bad.
+    /// Requests in a row without a good answer.
     bad: u64,
     window: Window,
     /// The next pause.
     pause: Duration,
-    /// When it closed last.
+    /// When it was closed last.
     closed: Option<Instant>,
 }
 
 impl Breaker {
-    /// Of a server that was not asked yet: it is well.
+    /// The breaker of a new server: closed.
     pub fn new(now: Instant) -> Breaker {
         Breaker {
             state: State::Closed,
@@ -137,7 +136,7 @@ impl Breaker {
         }
     }
 
-    /// May it be asked? Its share grows for `slow_start` once it is back.
+    /// May the server be asked? Once it is back, its share grows for `slow_start`.
     pub fn admits(&self, slow_start: Duration, now: Instant) -> Admits {
         match self.state {
             State::Open { until, .. } if now < until => Admits::None(Some(until)),
@@ -177,14 +176,14 @@ impl Breaker {
         }
     }
 
-    /// The trial's request told nothing: the next one may be another.
+    /// The trial's request had no outcome: another trial may begin.
     pub fn give_up_trial(&mut self, now: Instant) {
         if let State::Trial { why } = self.state {
             self.state = State::Open { why, until: now };
         }
     }
 
-    /// Notes what came of a request. `is_trial`: it was the trial. `may_eject`: it may be opened for a judgement.
+    /// Notes the outcome of a request. `is_trial`: it was the trial. `may_eject`: the server may be ejected for a judgement.
     pub fn note(
         &mut self,
         outcome: Outcome,
@@ -208,7 +207,7 @@ impl Breaker {
                 self.open(why, now);
                 Change::None
             }
-            // It was sent before: the trial tells what is true now.
+            // The request was sent before the breaker opened. Only a trial shows the present state.
             State::Open { .. } | State::Trial { .. } => Change::None,
         }
     }
@@ -242,7 +241,7 @@ impl Breaker {
         Change::Opened(why)
     }
 
-    /// Something else has shown that it is back.
+    /// Closes the breaker: a trial, a check or the operator has shown that the server is back.
     pub fn close(&mut self, now: Instant) -> Change {
         let was_closed = self.state == State::Closed;
         self.state = State::Closed;
@@ -256,7 +255,7 @@ impl Breaker {
     }
 
     fn open(&mut self, why: Why, now: Instant) {
-        // One that was well for long begins anew.
+        // After a long time closed, the pauses begin anew.
         let was_well = |closed: Instant| now.saturating_duration_since(closed) >= PAUSE_MAX;
         if self.state == State::Closed && self.closed.is_none_or(was_well) {
             self.pause = PAUSE_MIN;

@@ -1,32 +1,32 @@
-//! How many requests may be sent once more: a tenth of those of the last ten seconds, and a few in any case.
+//! How many requests may be sent again: a tenth of those of the last ten seconds, but always a few.
 //!
-//! Without it, servers that fail would get twice and three times the requests, when they can bear least.
+//! Without this bound, failing servers would get two or three times the requests just when they can bear least.
 //!
-//! Not known here: whether a request may be repeated at all, and what went wrong.
+//! Not known here: whether a request may be repeated at all, what went wrong.
 
 use super::window::Window;
 use base::clock::Instant;
 
-/// The part of the requests that may be sent again.
+/// The share of requests that may be sent again.
 const PERCENT: u64 = 10;
-/// So many in ten seconds may be in any case: with few requests a part of them is none.
+/// This many repeats in ten seconds are always allowed, because a tenth of few requests is none.
 const FREE: u64 = 50;
 
 /// The requests and retries of an upstream.
 pub struct Budget(Window);
 
 impl Budget {
-    /// Nothing was sent.
+    /// A budget before the first request.
     pub fn new(now: Instant) -> Budget {
         Budget(Window::new(now))
     }
 
-    /// A request has come.
+    /// Counts a request.
     pub fn request(&mut self, now: Instant) {
         self.0.add(1, 0, now);
     }
 
-    /// Takes the right to send one again. False: there is none.
+    /// Takes the right to send a request again. False: there is none.
     pub fn take(&mut self, now: Instant) -> bool {
         let (requests, retries) = self.0.counts(now);
         let may = retries < (requests * PERCENT / 100).max(FREE);

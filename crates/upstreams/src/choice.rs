@@ -1,15 +1,15 @@
-//! Which of the servers that may be asked is asked.
+//! Which of the available servers is asked.
 //!
-//! *Two choices*: two servers are drawn by their weights; the first is taken, unless it has clearly more requests in flight for its weight
-//! than the second: more than two of the lighter one's. So the shares are those of the weights as long as all servers are equally fast, and a
-//! server that hangs gets nothing more. *In turn*: the smooth order of nginx, which spreads a server's turns. *By hash*: rendezvous hashing
-//! with weights; a server that goes moves its own share alone, and gets it back.
+//! *Two choices*: two servers are drawn by their weights. The first is taken, unless its load for its weight clearly exceeds that of the
+//! second: by more than two requests of the lighter one. So shares follow the weights while all servers are equally fast, and a
+//! server that hangs gets no more requests. *In turn*: the smooth order of nginx, which spreads a server's turns. *By hash*: weighted
+//! rendezvous hashing; if a server goes, only its own share moves, and it gets that back later.
 //!
-//! Not known here: sockets, health. The caller says which servers may be asked, and draws.
+//! Not known here: sockets, health. The caller passes the available servers and a random number.
 
 use plan::Balance;
 
-/// A server that may be asked.
+/// An available server.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Candidate {
     /// Its number in the upstream.
@@ -20,14 +20,14 @@ pub struct Candidate {
     pub hash: u64,
     /// Requests in flight.
     pub load: u32,
-    /// In turn: what is owed to it. See [`in_turn`].
+    /// Round robin: the share owed to it. See [`in_turn`].
     pub owed: f64,
 }
 
-/// The choice by hash or by two draws. `key`: the hash of the URL or the client. `drawn`: any number.
+/// The choice by hash or by two draws. `key`: the hash of the URL or the client. `drawn`: a number that changes with each call.
 ///
 /// # Panics
-/// If there is no candidate, or the servers are asked in turn: see [`in_turn`].
+/// If there is no candidate. For round robin use [`in_turn`].
 pub fn choose(balance: Balance, candidates: &[Candidate], key: u64, drawn: u64) -> usize {
     assert!(!candidates.is_empty(), "one server at least may be asked");
     match balance {
@@ -36,7 +36,7 @@ pub fn choose(balance: Balance, candidates: &[Candidate], key: u64, drawn: u64) 
     }
 }
 
-/// The choice in turn: the position of the server that is owed most once each was given its weight. What all were given is taken from it.
+/// Round robin: each server is credited with its weight. Returns the position of the server with the most credit, and deducts the sum of the weights.
 pub fn in_turn(candidates: &mut [Candidate]) -> usize {
     assert!(!candidates.is_empty(), "one server at least may be asked");
     let mut all = 0.0;
@@ -62,7 +62,7 @@ fn two_choices(candidates: &[Candidate], drawn: u64) -> usize {
     let second = draw(candidates, Some(at), mix(drawn ^ 0x5bd1_e995_0000_0001));
     let second = &candidates[second];
     let of_weight = |it: &Candidate| f64::from(it.load) / it.weight;
-    // Less than that happens by chance; to even it out would move shares from light servers to heavy ones.
+    // Smaller differences happen by chance. Evening them out would move shares from light servers to heavy ones.
     let is_crowded = of_weight(first) - of_weight(second) > 2.0 / first.weight.min(second.weight);
     match is_crowded {
         true => second.number,
@@ -70,7 +70,7 @@ fn two_choices(candidates: &[Candidate], drawn: u64) -> usize {
     }
 }
 
-/// A position other than this one, by the weights.
+/// Draws a position other than `not`, by the weights.
 fn draw(candidates: &[Candidate], not: Option<usize>, drawn: u64) -> usize {
     let others = || (candidates.iter().enumerate()).filter(|(at, _)| Some(*at) != not);
     let all: f64 = others().map(|(_, candidate)| candidate.weight).sum();
@@ -145,7 +145,7 @@ mod tests {
         }
     }
 
-    /// Requests that take equally long, so many at once, of which any may be the next to end.
+    /// Requests of equal length, `at_once` at a time, any of which may end next.
     #[test]
     fn shares_stay_those_of_the_weights_under_load() {
         for at_once in [2, 8, 64] {

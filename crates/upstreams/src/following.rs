@@ -1,12 +1,12 @@
-//! Servers that are found by names: the names are looked up again as often as their answers say, on the control thread, and what has
-//! changed is told to the upstreams.
+//! Servers found by names: on the control thread, names are looked up again as often as their TTL says, and changes are
+//! passed to the upstreams.
 //!
-//! A look-up that fails, or finds nothing, changes nothing: the servers that are known stay, and the log says so once, and once when it works
-//! again. So does a target of SRV records whose address is not told, or the addresses of a family that is not told; a target that does not
-//! exist any more is left out.
+//! A failed or empty look-up changes nothing: the known servers stay, and the log has one line at the first failure and one at
+//! the next success. The same holds for the address of an SRV target, or one address family, without an answer. A target that does not
+//! exist any more is removed.
 //!
-//! Limits: [`LOOKUPS_MAX`] names are looked up at once, others wait. An answer counts for [`EVERY_MIN`] at least.
-//! Not known here: what a server is (`group`), whether it is well.
+//! Limits: [`LOOKUPS_MAX`] look-ups at once, others wait. An answer is used for [`EVERY_MIN`] at least.
+//! Not known here: what a server is (`group`), whether a server is healthy.
 
 use std::{net::IpAddr, rc::Rc, sync::Arc, time::Duration};
 
@@ -23,38 +23,38 @@ use plan::SERVERS_MAX;
 
 /// The most names that are looked up at once.
 const LOOKUPS_MAX: usize = 64;
-/// An answer counts for this long, however short its TTL is.
+/// An answer is used for this long, however short its TTL is.
 const EVERY_MIN: Duration = Duration::from_secs(1);
-/// When a name is looked up again that was not answered, while servers are known, and while none is.
+/// The time until a failed look-up is repeated: while servers are known, and while none is.
 const AGAIN: Duration = Duration::from_secs(5);
 const AGAIN_AT_ONCE: Duration = Duration::from_secs(1);
 /// The longest pause while nothing is due.
 const PAUSE_MAX: Duration = Duration::from_secs(3600);
 
-/// What is looked up, and how.
+/// The names to look up, and the settings for it.
 pub struct Names {
     /// The upstreams.
     pub upstreams: Vec<Arc<Group>>,
-    /// How names are looked up.
+    /// The settings for look-ups.
     pub dns: DnsSettings,
 }
 
-/// What a look-up has brought: servers, and until when that holds.
+/// The result of a look-up: servers, and until when the answer is valid.
 type Answer = Result<(Vec<Found>, Instant), ConnectError>;
 
-/// A look-up that has ended.
+/// A finished look-up.
 struct Ended {
     upstream: String,
     of: Question,
     answer: Answer,
 }
 
-/// Looks names up for as long as the process serves. `names_of`: those of a configuration. To be called on a `LocalRuntime`.
+/// Looks names up for as long as the process serves. `names_of` reads an edition of the configuration. To be called on a `LocalRuntime`.
 pub async fn run<E>(mut editions: watch::Receiver<Arc<E>>, names_of: impl Fn(&E) -> Names) {
     let now = |editions: &mut watch::Receiver<Arc<E>>| {
         let edition = Arc::clone(&editions.borrow_and_update());
         let mut names = names_of(&edition);
-        // What does not exist now may exist in a second.
+        // Negative answers are not cached, because a missing name may appear soon.
         names.dns.negative_ttl_max = Duration::ZERO;
         names
     };
@@ -73,7 +73,7 @@ pub async fn run<E>(mut editions: watch::Receiver<Arc<E>>, names_of: impl Fn(&E)
                     resolver.follow(wanted.dns.clone());
                     ask_all_anew(&wanted.upstreams);
                 }
-                // What was answered while the edition was made.
+                // Apply answers that came while the edition was being made.
                 let with_names = wanted.upstreams.iter().filter(|it| !it.plan.names.is_empty());
                 with_names.for_each(|it| it.follow(Instant::now()));
             }
@@ -87,7 +87,7 @@ pub async fn run<E>(mut editions: watch::Receiver<Arc<E>>, names_of: impl Fn(&E)
     }
 }
 
-/// Other name servers may say something else.
+/// Makes all names due at once, because new name servers may give other answers.
 fn ask_all_anew(upstreams: &[Arc<Group>]) {
     for group in upstreams {
         let upstream = group.now();
@@ -96,7 +96,7 @@ fn ask_all_anew(upstreams: &[Arc<Group>]) {
     }
 }
 
-/// Begins to look up what is due. Returns when something is due next.
+/// Starts the look-ups that are due. Returns the time when the next one is due.
 fn begin_those_due(
     upstreams: &[Arc<Group>],
     resolver: &Rc<Resolver>,
@@ -147,7 +147,7 @@ async fn addresses(resolver: &Resolver, host: &str, known: &[Found]) -> Answer {
     Ok((in_order(all.into_iter().map(of)), found.until))
 }
 
-/// The addresses that were found, and those that are known of a family of which nothing was told.
+/// The addresses found, and the known addresses of a family without an answer.
 fn all_of<'a>(found: &origin::Found, known: impl Iterator<Item = &'a Found>) -> Vec<IpAddr> {
     let mut all: Vec<IpAddr> = found.addresses.iter().map(IpAddr::to_canonical).collect();
     if found.is_partial {
@@ -158,7 +158,7 @@ fn all_of<'a>(found: &origin::Found, known: impl Iterator<Item = &'a Found>) -> 
     all
 }
 
-/// The addresses of all that a name offers. `known`: those of before.
+/// The addresses of all servers that a name offers. `known`: those from before.
 async fn services(resolver: &Rc<Resolver>, name: &str, known: Vec<Found>) -> Answer {
     let (services, mut until) = resolver.services(name).await?;
     let mut lookups = JoinSet::new();
@@ -221,7 +221,7 @@ fn note(upstreams: &[Arc<Group>], ended: Ended, now: Instant) {
         of,
         answer,
     } = ended;
-    // Another edition may have neither the one nor the other.
+    // The present edition may lack the upstream or the name.
     let Some(group) = upstreams.iter().find(|it| it.name() == upstream) else {
         return;
     };
@@ -314,7 +314,7 @@ mod tests {
         }
     }
 
-    /// The name is answered so: `priority.weight.last-byte-of-the-address`.
+    /// Answers a look-up of the name with servers written as `priority.weight.last-byte-of-the-address`.
     fn answer(groups: &[Arc<Group>], host: &str, servers: &[&str], now: Instant) {
         let is_service = host.starts_with('_');
         ended(
@@ -383,7 +383,7 @@ mod tests {
         assert_eq!(told(&group.now()), "1:1:0");
         answer(&groups, "b", &["0.0.9"], now);
         assert_eq!(told(&group.now()), "1:1:0 9:3:1");
-        // The listed one is there already.
+        // The listed server is known already.
         answer(&groups, "a", &["0.0.1", "0.0.2"], now);
         assert_eq!(told(&group.now()), "1:1:0 2:3:0 9:3:1");
         let before = group.now();
@@ -395,7 +395,7 @@ mod tests {
         assert!(Arc::ptr_eq(&before, &group.now()));
         let next = locked(&before.common.found)[0].next;
         assert_eq!(next, Some(now + AGAIN));
-        // A reload knows them, too, and who asks for nothing of the name has none of it.
+        // A reload keeps the servers found, unless the new plan does not have the name.
         let reloaded = of_plan(&plan, &groups);
         assert_eq!(told(&reloaded[0].now()), "1:1:0 2:3:0 9:3:1");
         let is_same = |a: &Upstream, b: &Upstream, n: usize| {

@@ -1,6 +1,6 @@
-//! An upstream of an edition, and its servers as they are now: those that the configuration lists, and those that names have led to.
+//! An upstream of an edition, and its servers as they are now: those that the configuration lists, and those found by names.
 //!
-//! Not known here: when names are looked up (`following`), who is asked.
+//! Not known here: when names are looked up (`following`), which server is asked.
 
 use std::{
     net::IpAddr,
@@ -14,7 +14,7 @@ use super::{Member, Server, Upstream, budget::Budget, locked};
 use base::clock::Instant;
 use plan::{OriginUrl, Plan, Records, SERVERS_MAX, ServerName};
 
-/// How long a request waits until names are answered for the first time, or are known not to be.
+/// The longest wait of a request for the first answers for names.
 const FIRST_ANSWER_WAIT: Duration = Duration::from_secs(10);
 
 /// An upstream of an edition.
@@ -24,56 +24,56 @@ pub struct Group {
     now: Mutex<Arc<Upstream>>,
 }
 
-/// What an upstream has for all its servers. It outlasts editions.
+/// State shared by all servers of an upstream. It outlives editions.
 pub(super) struct Common {
     pub(super) budget: Mutex<Budget>,
-    /// What is owed to each server, by the hash of its name, if they are asked in turn.
+    /// Round robin: what is owed to each server, by the hash of its name.
     pub(super) owed: Mutex<Vec<(u64, f64)>>,
-    /// Held while a server is put out for a judgement: so many at once are bounded.
+    /// Held while a server is ejected for a judgement, because the number of such servers is bounded.
     pub(super) ejecting: Mutex<()>,
     pub(super) drawn: AtomicU64,
     pub(super) counts: Counts,
-    /// What its names have led to.
+    /// The answers for its names.
     pub(super) found: Mutex<Vec<Answers>>,
-    /// Told when names were answered.
+    /// Notified when names were answered.
     answered: watch::Sender<()>,
 }
 
-/// What an upstream counts.
+/// The counters of an upstream.
 #[derive(Default)]
 pub(super) struct Counts {
-    /// Requests that were sent to one more server.
+    /// Requests sent to a further server.
     pub(super) retries: AtomicU64,
-    /// Those that were not, because the budget was used up.
+    /// Requests not sent to a further server, because the budget was used up.
     pub(super) retries_refused: AtomicU64,
     /// Requests for which no server was up.
     pub(super) none_up: AtomicU64,
-    /// Servers that answered badly and were kept, because too many were out already.
+    /// Servers that were not ejected despite their answers, because too many were ejected already.
     pub(super) spared: AtomicU64,
 }
 
 /// The last answers for a name.
 pub(super) struct Answers {
     pub(super) of: Question,
-    /// The servers, in order. They stay while the name is not answered.
+    /// The servers, sorted. They stay while look-ups fail.
     pub(super) servers: Vec<Found>,
-    /// It was looked up once, with or without success.
+    /// The name was looked up once, successfully or not.
     pub(super) is_tried: bool,
-    /// Why the last look-up has failed.
+    /// The error of the last look-up.
     pub(super) fault: Option<String>,
-    /// When it is looked up again; `None`: at once.
+    /// When to look it up again; `None`: at once.
     pub(super) next: Option<Instant>,
     pub(super) is_asked: bool,
 }
 
-/// What is looked up.
+/// A name to look up, and the kind of records.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Question {
     pub(super) host: String,
     pub(super) is_service: bool,
 }
 
-/// A server that a name has led to. Of one by its address alone only that counts.
+/// A server found by a name. Of one found by address records, only `ip` is used.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Found {
     pub(super) priority: u16,
@@ -83,7 +83,7 @@ pub(super) struct Found {
     pub(super) weight: u16,
 }
 
-/// The upstreams of a plan; what was known of their servers, and of their names, stays known.
+/// The upstreams of a plan. State of their servers and names is taken from `before`.
 pub fn of_plan(plan: &Plan, before: &[Arc<Group>]) -> Vec<Arc<Group>> {
     let now = Instant::now();
     let of = |plan: &plan::Upstream| {
@@ -115,7 +115,7 @@ impl Group {
         Arc::clone(&locked(&self.now))
     }
 
-    /// The same, once it is known where its names lead.
+    /// Its servers, once the first answers for its names are there.
     pub async fn known(&self) -> Arc<Upstream> {
         let now = self.now();
         if !now.awaits_answers() {
@@ -128,7 +128,7 @@ impl Group {
         self.now()
     }
 
-    /// Its servers are those that its names lead to now.
+    /// Replaces its servers by those that its names have now.
     pub(super) fn follow(&self, at: Instant) {
         let mut now = locked(&self.now);
         let next = made(&self.plan, &now.common, Some(&now), at);
@@ -153,7 +153,7 @@ impl Group {
 }
 
 impl Upstream {
-    /// Are its first servers to be found yet?
+    /// Does it have no primary servers yet, because names wait for their first answer?
     fn awaits_answers(&self) -> bool {
         let is_first = |member: &Member| !member.is_backup;
         !self.members.iter().any(is_first)
@@ -174,7 +174,7 @@ impl Common {
         }
     }
 
-    /// These names are looked up, and no other. What is known of them stays known.
+    /// Sets the names to look up. Answers for names that stay are kept.
     fn ask_for(&self, names: &[ServerName]) {
         let mut found = locked(&self.found);
         found.retain(|it| names.iter().any(|name| Question::of(name) == it.of));
@@ -209,17 +209,17 @@ impl Answers {
     }
 }
 
-/// A server before it is known, or known again.
+/// A server to be part of the upstream, new or known.
 struct Wanted {
     at: OriginUrl,
     weight: u32,
-    /// Those of lower ones are asked first.
+    /// Servers of lower orders are asked first.
     order: (bool, usize),
     is_found: bool,
     certified: Option<Arc<str>>,
 }
 
-/// The upstream with the servers of its plan, and those that its names have led to.
+/// Makes an upstream of the servers of its plan and those found by its names.
 fn made(
     plan: &Arc<plan::Upstream>,
     common: &Arc<Common>,
@@ -262,7 +262,7 @@ fn made(
             || {
                 let server = Server::new(&wanted.at, now);
                 if wanted.is_found && had_servers {
-                    // It has just been started, as far as can be known: its share grows.
+                    // A server that appears later has probably just been started: its share grows.
                     locked(&server.breaker).close(now);
                 }
                 Arc::new(server)
@@ -285,7 +285,7 @@ fn made(
     }
 }
 
-/// The servers that a name has led to.
+/// The servers found by a name.
 fn led_to(name: &ServerName, found: &[Found]) -> Vec<Wanted> {
     let mut priorities: Vec<u16> = found.iter().map(|it| it.priority).collect();
     priorities.sort_unstable();

@@ -1,24 +1,24 @@
 //! Several servers of the same content, behind one name.
 //!
-//! A route names an [`Upstream`] in place of an origin's URL. Which of its servers is asked is chosen when a request is sent, so that another
-//! can be asked if that gives no answer (`asking`). The choice (`choice`) is among the servers that are up:
+//! A route names an [`Upstream`] in place of an origin's URL. The server is chosen when a request is sent, so that another server
+//! can be asked if the first gives no answer (`asking`). The choice (`choice`) is among the servers that are up:
 //!
-//! | a server is not asked while | found out by |
+//! | a server is not asked while | detected by |
 //! |---|---|
 //! | connections to it cannot be made | requests (`breaker`) |
 //! | it does not answer, or more than half of its answers are 5xx | requests (`breaker`); never more than half of the servers at once |
 //! | its checks fail | `probe`, on the control thread, one for the process |
 //! | the operator says so | the admin interface |
-//! | one of a lower rank is up: it is a backup, or of a later priority | |
+//! | a server of a lower rank is up: this one is a backup, or of a later priority | |
 //!
-//! One that is put out by requests gets one request after a pause, to see whether it is back; then its share grows slowly.
+//! A server ejected because of requests gets one trial request after a pause; if it succeeds, its share grows slowly.
 //!
-//! A [`Group`] is of an edition, and has an [`Upstream`]: its servers as they are now. Where servers are found by names (`following`), another one
-//! takes its place when the answers change. A request keeps the one with which it began. A [`Server`] lives as long as it is at the same
-//! place in an upstream of the same name, so what is known of it survives a reload. The workers share all three; a lock is held for some
+//! A [`Group`] belongs to an edition, and has an [`Upstream`]: its servers as they are now. Where servers are found by names (`following`), a new
+//! [`Upstream`] replaces it when the answers change. A request keeps the one with which it began. A [`Server`] lives as long as it has the same
+//! URL in an upstream of the same name, so its state survives a reload. The workers share all three; a lock is held for some
 //! hundred nanoseconds, and never across a wait.
 //!
-//! Not known here: which requests come here (`request::target`), keys, caching.
+//! Not known here: which requests use an upstream (`request::target`), keys, caching.
 //! Limits: `plan::UPSTREAMS_MAX` upstreams of `plan::SERVERS_MAX` servers.
 #![forbid(unsafe_code)]
 
@@ -62,19 +62,19 @@ pub use group::{Group, of_plan};
 pub use standing::{ServerStanding, UpstreamStanding, standings};
 pub use turn::Turn;
 
-/// What the operator has said of a server.
+/// The operator's setting for a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wanted {
-    /// It is asked if it is well.
+    /// The server is asked if it is healthy.
     Up,
-    /// It is asked for nothing new; it is checked all the same.
+    /// The server gets no new requests, but is still checked.
     Drained,
-    /// And it is not checked either.
+    /// The server gets no new requests, and is not checked either.
     Down,
 }
 
 impl Wanted {
-    /// All, and how they are called.
+    /// All settings, with their names.
     pub const ALL: [(&str, Wanted); 3] = [
         ("up", Wanted::Up),
         ("drain", Wanted::Drained),
@@ -86,7 +86,7 @@ impl Wanted {
 pub struct Upstream {
     /// As configured.
     pub plan: Arc<plan::Upstream>,
-    /// Its servers, in the order of the configuration; then those that names have led to.
+    /// Its servers: first those configured, in order, then those found by names.
     pub members: Vec<Member>,
     common: Arc<Common>,
 }
@@ -96,15 +96,15 @@ pub struct Member {
     /// The server.
     pub server: Arc<Server>,
     weight: u32,
-    /// It is asked if none of a lower rank is up.
+    /// The server is asked only if none of a lower rank is up.
     rank: usize,
     is_backup: bool,
-    /// The name that its certificate must have, if that is not its host.
+    /// The name required in its certificate, if that is not the host.
     certified: Option<Arc<str>>,
 }
 
 impl Member {
-    /// Where it is, with TLS by these terms and HTTP/2 where it fits: a server outlasts editions, and their certificates.
+    /// The destination, with these TLS terms, and with HTTP/2 if that fits the scheme. Not stored, because a server outlives editions and their TLS.
     fn destination(&self, terms: Option<&Tls>, http2: Option<Http2>) -> Cow<'_, Destination> {
         let at = &self.server.destination;
         let http2 = http2.filter(|it| it.fits(at.tls));
@@ -123,9 +123,9 @@ impl Member {
     }
 }
 
-/// What is known of a server.
+/// A server and its state.
 pub struct Server {
-    /// Where it is.
+    /// Its address.
     pub destination: Destination,
     /// Its URL.
     pub name: String,
@@ -133,12 +133,12 @@ pub struct Server {
     breaker: Mutex<Breaker>,
     checked: Mutex<Checked>,
     wanted: AtomicU8,
-    /// Requests on their way, their answers' bodies included.
+    /// Requests under way, including those whose answer's body is still being read.
     in_flight: AtomicU32,
     requests: AtomicU64,
-    /// Those that gave no answer, or a bad one.
+    /// Requests without an answer, or with a bad one.
     failures: AtomicU64,
-    /// How often it was put out because of requests.
+    /// How often it was ejected because of requests.
     ejections: AtomicU64,
 }
 
@@ -154,7 +154,7 @@ impl Upstream {
         &self.plan.name
     }
 
-    /// Where its servers are, as they are asked by these terms and HTTP/2.
+    /// The destinations of its servers, with these TLS terms and HTTP/2.
     pub fn destinations(
         &self,
         terms: Option<&Tls>,
@@ -171,8 +171,8 @@ impl Upstream {
         found.next()
     }
 
-    /// Chooses a server that was not tried, and counts it as tried. `may_try`: it may be one that was put out and may be back; if no other
-    /// is up, it is in any case.
+    /// Chooses a server that was not tried, and marks it as tried. `may_try`: the request may be the trial of an ejected server; if no
+    /// other server is up, it may be in any case.
     fn choose(
         &self,
         key: u64,
@@ -205,7 +205,7 @@ impl Upstream {
                 }
             }
             let ready = &mut candidates[..count];
-            // If it is still down, the request has to have somewhere else to go.
+            // A trial may fail, and the request then needs another server.
             let is_trial = ready.is_empty() || may_try;
             let mut trials = (0..self.members.len()).filter(|n| is_trial && due.0 & (1 << n) != 0);
             let trial = trials.find(|n| locked(&self.members[*n].server.breaker).begin_trial(now));
@@ -238,7 +238,7 @@ impl Upstream {
         ready[at].number
     }
 
-    /// May it be asked, as far as is known?
+    /// May the server be asked, as far as is known?
     fn admits(&self, member: &Member, now: Instant) -> Admits {
         let server = &member.server;
         if server.wanted() != Wanted::Up || self.is_ill(server) {
@@ -255,7 +255,7 @@ impl Upstream {
         has_checks && locked(&server.checked).is_ill()
     }
 
-    /// How long it is until a server may be asked again, at most a minute: for Retry-After.
+    /// The time until a server may be asked again, at most a minute: for Retry-After.
     fn back_in(&self, now: Instant) -> Duration {
         let untils = self
             .members
@@ -273,14 +273,14 @@ impl Upstream {
         wait.clamp(Duration::from_secs(1), Duration::from_secs(60))
     }
 
-    /// Notes what came of a request to a server.
+    /// Notes the outcome of a request to a server.
     fn note(&self, number: usize, outcome: Outcome, is_trial: bool, now: Instant) {
         let member = &self.members[number];
         let server = &member.server;
         if outcome != Outcome::Well {
             server.failures.fetch_add(1, Ordering::Relaxed);
         }
-        // Judgements are passed one at a time, so that no two see the last free place.
+        // One judgement at a time, so that two threads cannot both take the last place.
         let judging = (outcome != Outcome::Well).then(|| locked(&self.common.ejecting));
         let may_eject = judging.is_some() && self.may_eject(number, now);
         let change = locked(&server.breaker).note(outcome, is_trial, may_eject, now);
@@ -305,7 +305,7 @@ impl Upstream {
         }
     }
 
-    /// Would at least half of the servers of its kind be left, if this one were put out for a judgement?
+    /// Would at most half of the servers of its rank be ejected for a judgement, this one included?
     fn may_eject(&self, number: usize, now: Instant) -> bool {
         let rank = self.members[number].rank;
         let like = self.members.iter().enumerate();
@@ -319,7 +319,7 @@ impl Upstream {
         out * 2 <= all
     }
 
-    /// Notes a check of a server.
+    /// Notes the result of a check.
     fn note_check(&self, server: &Server, check: &HealthCheck, result: Result<(), String>) {
         let now = Instant::now();
         let is_well = result.is_ok();
@@ -344,7 +344,7 @@ impl Upstream {
         let is_unreachable = breaker
             .why_open(now)
             .is_some_and(|(why, _)| !why.is_judged());
-        // It was connected to. The share of one that was ill grows as that of any that is back.
+        // The check has connected to the server. The share of a server that was ill grows like that of any that is back.
         if is_well && is_unreachable || change == probe::Change::Well {
             breaker.close(now);
         }
@@ -375,7 +375,7 @@ impl Server {
         }
     }
 
-    /// What the operator has said of it.
+    /// The operator's setting.
     pub fn wanted(&self) -> Wanted {
         let at = usize::from(self.wanted.load(Ordering::Relaxed));
         Wanted::ALL
@@ -383,7 +383,7 @@ impl Server {
             .map_or(Wanted::Up, |(_, wanted)| *wanted)
     }
 
-    /// The operator says this of it. `Up` also forgets why it was put out.
+    /// Sets the operator's wish. `Up` also ends an ejection and a failed check.
     pub fn want(&self, wanted: Wanted) {
         let at = Wanted::ALL.iter().position(|(_, it)| *it == wanted);
         self.wanted

@@ -1,11 +1,11 @@
-//! Asks servers whether they are well, on the control thread: one look at a time for each server, however many workers there are.
+//! Checks the health of servers, on the control thread: one check at a time for each server, however many workers there are.
 //!
-//! A look is a GET of `health.path` on a connection of its own, signed if requests to the upstream are. A status in `health.status` within
-//! `health.time-out` is health; everything else is not, but for what this proxy is to blame for, which tells nothing (credentials that the
-//! server refuses, too). A server that was not looked at yet counts as well.
+//! A check is a GET of `health.path` on a connection of its own, signed if requests to the upstream are. A status in `health.status` within
+//! `health.time-out` counts as healthy, everything else as failed. Errors that this proxy caused do not count (nor do credentials that the
+//! server refuses). A server that was not checked yet counts as healthy.
 //!
-//! Limits: [`PROBES_MAX`] looks at once; those that are due wait. A head of [`HEAD_BYTES_MAX`].
-//! Not known here: what the looks are for (`upstreams`).
+//! Limits: [`PROBES_MAX`] checks at once; others that are due wait. A head of [`HEAD_BYTES_MAX`].
+//! Not known here: what follows from a check (`upstreams`).
 
 use std::{net::SocketAddr, rc::Rc, sync::Arc, time::Duration};
 
@@ -18,58 +18,58 @@ use origin::{
 };
 use plan::HealthCheck;
 
-/// The most looks at once.
+/// The most checks at once.
 const PROBES_MAX: usize = 64;
 /// The longest head of an answer.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// The longest pause while nothing is due: the operator may have said that a server is up again.
+/// The longest pause while no check is due, because the operator may have set a server up again.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// What has changed with a look.
+/// The effect of a check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Change {
     /// Nothing.
     None,
-    /// It is not well any more: why.
+    /// The server has become unhealthy, for this reason.
     Ill(String),
-    /// It is well again.
+    /// The server is healthy again.
     Well,
 }
 
-/// What looks have told of a server.
+/// The results of a server's checks.
 #[derive(Default)]
 pub(super) struct Checked {
     is_ill: bool,
-    /// Looks of one kind in a row.
+    /// Checks of one result in a row.
     well: u32,
     ill: u32,
-    /// When the next one is due; `None`: at once.
+    /// When the next check is due; `None`: at once.
     next: Option<Instant>,
     is_under_way: bool,
     last: Option<Look>,
 }
 
-/// The last look.
+/// The last check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Look {
     /// When it ended.
     pub at: Instant,
-    /// Why it has failed.
+    /// Why it failed.
     pub fault: Option<String>,
 }
 
 impl Checked {
-    /// Is it not to be asked?
+    /// Is the server unhealthy, and so not to be asked?
     pub(super) fn is_ill(&self) -> bool {
         self.is_ill
     }
 
-    /// The last look.
+    /// The last check.
     pub(super) fn last(&self) -> Option<&Look> {
         self.last.as_ref()
     }
 
-    /// Notes a look.
+    /// Notes the result of a check.
     pub(super) fn note(
         &mut self,
         result: Result<(), String>,
@@ -99,12 +99,12 @@ impl Checked {
         Change::None
     }
 
-    /// It counts as well, and is looked at at once.
+    /// Counts the server as healthy, and makes a check due at once.
     pub(super) fn forget(&mut self) {
         (self.is_ill, self.well, self.ill, self.next) = (false, 0, 0, None);
     }
 
-    /// When it is to be looked at; `None`: a look is under way.
+    /// When the next check is due; `None`: a check is under way.
     fn due(&self, now: Instant) -> Option<Instant> {
         (!self.is_under_way).then(|| self.next.unwrap_or(now))
     }
@@ -114,22 +114,22 @@ impl Checked {
     }
 }
 
-/// Which servers are looked at, and how.
+/// The servers to check, and the settings for it.
 pub struct Looks {
-    /// Those of these upstreams that have a check.
+    /// The upstreams; those with a health check are checked.
     pub upstreams: Vec<Arc<Group>>,
-    /// The addresses of this proxy, which are none of a server.
+    /// The addresses of this proxy, which no server can have.
     pub own_addresses: Vec<SocketAddr>,
-    /// How much of a head is accepted.
+    /// The limits for heads, except their size, which is `HEAD_BYTES_MAX`.
     pub limits: http1::Limits,
-    /// How connections are made.
+    /// Settings for connections.
     pub connecting: (Settings, OriginsTls),
-    /// Those who sign what goes to an upstream's servers.
+    /// Sign checks, if requests to the upstream are signed.
     pub signers: Signers,
 }
 
-/// Looks at all servers that are to be looked at, for as long as the process serves. `looks_of`: what is to be looked at with a
-/// configuration. To be called on a `LocalRuntime`.
+/// Checks servers for as long as the process serves. `looks_of` reads an edition of the configuration. To be called
+/// on a `LocalRuntime`.
 pub async fn run<E>(mut editions: watch::Receiver<Arc<E>>, looks_of: impl Fn(&E) -> Looks) {
     let now = |editions: &mut watch::Receiver<Arc<E>>| {
         let edition = Arc::clone(&editions.borrow_and_update());
@@ -156,7 +156,7 @@ pub async fn run<E>(mut editions: watch::Receiver<Arc<E>>, looks_of: impl Fn(&E)
     }
 }
 
-/// Begins to look where it is due. Returns when one is due next.
+/// Starts the checks that are due. Returns the time when the next one is due.
 fn begin_those_due(
     wanted: &Rc<Looks>,
     context: &Rc<OriginContext>,
@@ -213,7 +213,7 @@ async fn look(
     upstream.note_check(server, check, result);
 }
 
-/// The next look may begin.
+/// Allows the next check, when dropped.
 struct Ended<'a>(&'a Server);
 
 impl Drop for Ended<'_> {
@@ -222,7 +222,7 @@ impl Drop for Ended<'_> {
     }
 }
 
-/// The status with which it answers.
+/// The status of the server's answer.
 async fn ask(
     context: &OriginContext,
     wanted: &Looks,

@@ -1,4 +1,4 @@
-//! What is told of upstreams: in `/status`, `/live` and `/metrics`.
+//! The state of upstreams as shown in `/status`, `/live` and `/metrics`.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -14,15 +14,15 @@ pub struct UpstreamStanding {
     pub name: String,
     /// How a server is chosen.
     pub balance: &'static str,
-    /// Requests that were sent to one more server.
+    /// Requests sent to a further server.
     pub retries: u64,
-    /// Those that were not, because too many were.
+    /// Requests not sent to a further server, because the budget was used up.
     pub retries_refused: u64,
     /// Requests for which no server was up.
     pub none_up: u64,
-    /// Failures for which a server would have been put out, if at least half had been left.
+    /// Failures for which a server was not ejected, because more than half would have been out.
     pub spared: u64,
-    /// Its servers, in the order of the configuration; then those that names have led to.
+    /// Its servers: first those configured, in order, then those found by names.
     pub servers: Vec<ServerStanding>,
     /// The names that lead to servers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -34,9 +34,9 @@ pub struct UpstreamStanding {
 pub struct NameStanding {
     /// The name.
     pub name: String,
-    /// How many servers its last answer has led to.
+    /// The number of servers in its last answer.
     pub servers: usize,
-    /// Why it is not answered now.
+    /// The error, if its look-up fails now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -46,26 +46,26 @@ pub struct NameStanding {
 pub struct ServerStanding {
     /// Its URL.
     pub server: String,
-    /// `up`, `starting` (its share grows), `ejected` (it answers badly), `unreachable`, `trying` (one request shows whether it is back),
-    /// `ill` (its checks fail), `drained` and `down` (the operator says so).
+    /// `up`, `starting` (its share grows), `ejected` (its answers are bad), `unreachable`, `trying` (waits for a trial request, or its result),
+    /// `ill` (its checks fail), `drained` and `down` (set by the operator).
     pub state: &'static str,
-    /// Why it is not `up`, as far as requests or checks tell.
+    /// Why it is not `up`, if requests or checks are the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Seconds until it gets a request again, if it was put out.
+    /// Seconds until a trial request may be sent, if it is `ejected` or `unreachable`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub back_in_s: Option<f64>,
     /// Its share relative to the others.
     pub weight: u32,
-    /// Is it asked only if no other is up?
+    /// Is it asked only if no other server is up?
     pub backup: bool,
-    /// Requests on their way.
+    /// Requests under way.
     pub in_flight: u32,
     /// Requests since it was configured.
     pub requests: u64,
-    /// Those without an answer, or with 500, 502, 503 or 504.
+    /// Requests without an answer, or with 500, 502, 503 or 504.
     pub failures: u64,
-    /// How often it was put out because of them.
+    /// How often it was ejected because of failures.
     pub ejections: u64,
     /// The last check.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,11 +75,11 @@ pub struct ServerStanding {
 /// The last check of a server.
 #[derive(Clone, Serialize, Debug)]
 pub struct CheckStanding {
-    /// Was it well?
+    /// Did the check succeed?
     pub well: bool,
-    /// Seconds since then.
+    /// Seconds since the check.
     pub ago_s: f64,
-    /// Why not.
+    /// Why the check failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -91,7 +91,7 @@ impl ServerStanding {
     }
 }
 
-/// How all are now.
+/// The state of all upstreams now.
 pub fn standings(upstreams: &[Arc<Group>]) -> Vec<UpstreamStanding> {
     let now = Instant::now();
     let of = |group: &Arc<Group>| {

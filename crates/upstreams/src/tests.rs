@@ -28,7 +28,7 @@ fn of(balance: Balance, servers: &[(u32, bool)]) -> Arc<Upstream> {
     of_plan(&plan(balance, servers), &[]).remove(0).now()
 }
 
-/// The server of the next request, which is answered so.
+/// The server of the next request, which gets this answer.
 fn ask(upstream: &Upstream, outcome: Outcome, now: Instant) -> Option<usize> {
     let (number, is_trial) = upstream.choose(0, &mut Tried::default(), false, now)?;
     upstream.note(number, outcome, is_trial, now);
@@ -64,7 +64,7 @@ fn what_cannot_be_reached_is_out_however_many_that_are() {
     (0..3).for_each(|number| fails(&upstream, number, Outcome::Unreachable, now));
     assert_eq!(ask(&upstream, Outcome::Well, now), None);
     assert_eq!(upstream.back_in(now), Duration::from_secs(1));
-    // Each is tried by one request.
+    // Each of them gets one trial request.
     let later = now + Duration::from_secs(1);
     let mut tried = Tried::default();
     let mut trials = Vec::new();
@@ -128,7 +128,7 @@ fn what_is_known_of_a_server_outlasts_an_edition() {
     let next = of_plan(&after, &groups)[0].now();
     assert_eq!(up(&next, now), [0], "another port is another server");
     assert_eq!(next.members[1].weight, 5);
-    // What still goes on under the edition before counts.
+    // A request of the previous edition that is still under way counts.
     next.members[1].server.want(Wanted::Up);
     assert_eq!(up(&before, now), [1]);
 }

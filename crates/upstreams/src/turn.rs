@@ -6,7 +6,7 @@ use super::{Member, Server, Upstream, breaker::Outcome, locked};
 use base::clock::Instant;
 use origin::{Verdict, outcome::UpstreamError};
 
-/// One request to one server. It is in flight until this is dropped: with its connection, or when that goes back to the pool.
+/// One request to one server. It counts as in flight until this is dropped: with its connection, or when that returns to the pool.
 pub struct Turn {
     upstream: Arc<Upstream>,
     number: usize,
@@ -15,7 +15,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// This server is asked.
+    /// Begins a request to this server.
     pub(super) fn begin(upstream: &Arc<Upstream>, number: usize, is_trial: bool) -> Rc<Turn> {
         let server = &upstream.members[number].server;
         server.in_flight.fetch_add(1, Ordering::Relaxed);
@@ -33,7 +33,7 @@ impl Turn {
         &self.member().server
     }
 
-    /// The same, as it stands in its upstream.
+    /// The server's entry in its upstream.
     pub(super) fn member(&self) -> &Member {
         &self.upstream.members[self.number]
     }
@@ -54,7 +54,7 @@ impl Verdict for Turn {
         });
     }
 
-    /// What this proxy is to blame for is not held against it.
+    /// Errors that this proxy caused are not held against the server.
     fn failed(&self, error: &UpstreamError) {
         if error.is_ours() {
             return;
@@ -76,7 +76,7 @@ impl Drop for Turn {
     }
 }
 
-/// Has a server failed that answers with this status?
+/// Does this status mean that the server has failed?
 pub fn is_bad(status: u16) -> bool {
     matches!(status, 500 | 502 | 503 | 504)
 }

@@ -1,13 +1,13 @@
-//! Two counts of the last ten seconds: of all, and of some of them.
+//! Two counts over the last ten seconds: of all events, and of some of them.
 //!
-//! Ten slots of a second each. What is older than ten seconds is forgotten a second at a time.
+//! Ten slots of a second each. Events older than ten seconds are forgotten a second at a time.
 
 use base::clock::Instant;
 
-/// How many seconds count.
+/// The length of the window, seconds.
 pub const SECONDS: usize = 10;
 
-/// All, and some, of the last [`SECONDS`].
+/// The counts of all events, and of some of them, over the last [`SECONDS`].
 pub struct Window {
     began: Instant,
     /// The second of the newest slot, since `began`.
@@ -16,7 +16,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Nothing was counted.
+    /// An empty window.
     pub fn new(now: Instant) -> Window {
         Window {
             began: now,
@@ -25,7 +25,7 @@ impl Window {
         }
     }
 
-    /// Counts so many.
+    /// Counts `all` events, of which `some` are of the second kind.
     pub fn add(&mut self, all: u32, some: u32, now: Instant) {
         self.turn(now);
         let slot = &mut self.slots[self.second as usize % SECONDS];
@@ -33,7 +33,7 @@ impl Window {
         slot.1 = slot.1.saturating_add(some);
     }
 
-    /// All, and some.
+    /// The two counts.
     pub fn counts(&mut self, now: Instant) -> (u64, u64) {
         self.turn(now);
         self.slots.iter().fold((0, 0), |(all, some), slot| {
@@ -48,7 +48,7 @@ impl Window {
 
     fn turn(&mut self, now: Instant) {
         let second = now.saturating_duration_since(self.began).as_secs();
-        // A clock read earlier by another thread counts for the newest second.
+        // Another thread may have read its clock earlier. Its events count for the newest second.
         let passed = second.saturating_sub(self.second).min(SECONDS as u64);
         for ahead in 1..=passed {
             let at = (second.saturating_sub(passed) + ahead) as usize % SECONDS;

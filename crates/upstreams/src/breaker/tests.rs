@@ -1,11 +1,11 @@
-//! A breaker by a clock that is moved by hand, and against a slow and obvious twin.
+//! A breaker with a clock moved by hand, and compared with a slow and obvious model.
 
 use super::*;
 use proptest::prelude::*;
 
 const SLOW_START: Duration = Duration::from_secs(10);
 
-/// A breaker, and a clock that is moved by hand.
+/// A breaker, and a clock moved by hand.
 struct House {
     breaker: Breaker,
     began: Instant,
@@ -108,7 +108,7 @@ fn more_than_half_of_twenty_bad_answers_open_it() {
 
     let mut house = House::new();
     (0..19).for_each(|_| assert_eq!(house.note(Outcome::Bad), Change::None));
-    // They are forgotten.
+    // The failures before are forgotten.
     house.passes(10_000);
     assert_eq!(house.note(Outcome::Bad), Change::None);
 }
@@ -122,7 +122,7 @@ fn twenty_bad_answers_in_a_row_open_it_however_well_it_was_before() {
     }
     house.note(Outcome::Well);
     (0..10).for_each(|_| assert_eq!(house.note(Outcome::Bad), Change::None));
-    // Kinds of failures count together, if none is often enough by itself.
+    // Kinds of failures count together, even if each kind alone is too rare.
     (0..9).for_each(|n| {
         let kind = [Outcome::Silent, Outcome::Bad][n % 2];
         assert_eq!(house.note(kind), Change::None);
@@ -143,9 +143,9 @@ fn a_judgement_may_be_forbidden_and_a_fact_may_not() {
     for _ in 0..FALL {
         last = breaker.note(Outcome::Unreachable, false, false, now);
     }
-    // Errors are spared first; connections that cannot be made open it all the same.
+    // Errors are spared first; failed connections open the breaker in any case.
     assert_eq!(last, Change::Opened(Why::Unreachable));
-    // Back, it answers badly: that is a judgement again.
+    // The server is back and answers badly: a judgement again.
     let later = now + PAUSE_MIN;
     assert!(breaker.begin_trial(later));
     let back = breaker.note(Outcome::Bad, true, false, later);
@@ -161,7 +161,7 @@ fn a_trial_that_tells_nothing_makes_room_for_the_next() {
     }
     house.passes(1000);
     assert!(house.breaker.begin_trial(house.now));
-    // What was sent before it was opened tells nothing of now.
+    // Requests sent before it was opened do not show the present state.
     assert_eq!(house.note(Outcome::Well), Change::None);
     assert_eq!(house.admits(), Admits::None(None));
     house.breaker.give_up_trial(house.now);
@@ -191,7 +191,7 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The slow and obvious twin: all that has happened since it closed last.
+/// The slow and obvious model: everything that has happened since it was last closed.
 #[derive(Default)]
 struct Model {
     answers: Vec<(Instant, Outcome)>,
@@ -206,7 +206,7 @@ impl Model {
             let last = self.answers.iter().rev().take(FALL as usize);
             self.answers.len() >= FALL as usize && last.clone().all(|(_, it)| *it == outcome)
         };
-        // Seconds count whole.
+        // The window counts whole seconds.
         let second = |at: Instant| at.duration_since(began).as_secs();
         let recent = || {
             let is_recent = |(at, _): &&(Instant, Outcome)| second(*at) + 10 > second(now);
