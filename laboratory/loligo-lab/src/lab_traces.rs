@@ -1,6 +1,6 @@
-//! `loligo lab` about traces: what is in them, streams that are made, what they ask of a disk, which policy suits them.
+//! `loligo lab` commands about traces: their contents, synthetic streams, their requests to a disk, and policies for them.
 //!
-//! What was typed (`args`) names streams (`streams`); the lab does the rest; here it is told as text, JSON and HTML. Reports go
+//! The arguments (`args`) name streams (`streams`); `lab` does the work; this module writes the results as text, JSON and HTML. Reports go
 //! to standard output, progress to standard error, on a terminal only.
 //!
 //! Exit status: 0 done; 1 a stream can not be read on, or a report not written; 2 the command line is not understood.
@@ -28,7 +28,7 @@ use args::{
 };
 pub use streams::{Scaled, each, scaled_stream};
 
-/// Runs what was typed.
+/// Runs the command.
 pub fn run(command: &TracesCommand) -> ExitCode {
     let done = match command {
         TracesCommand::Trace(flags) => trace(flags),
@@ -64,7 +64,7 @@ fn trace(flags: &TraceFlags) -> Result<(), String> {
     Ok(())
 }
 
-/// On standard error, so that they are seen and do not disturb a program that reads the report.
+/// Prints bad lines on standard error, where they are seen and do not disturb a program that reads the report.
 fn show_bad(tally: &Tally) {
     if tally.bad > 0 {
         eprintln!("loligo: {} bad lines; the first of them:", tally.bad);
@@ -216,10 +216,10 @@ fn policies(flags: &PoliciesFlags) -> Result<(), String> {
     )
 }
 
-/// Of a cache, for each object of the stream: 40 bytes with GDSF, less with others, in tables that double when they are full.
+/// Memory of a cache for each object of the stream: 40 bytes with GDSF, less with others, in tables that double when they are full.
 const TABLE_BYTES_MAX: u64 = 80;
 
-/// Before it takes long: where a stream waits that is too long for memory, and how much memory the rest takes.
+/// Tells before a long run where a stream too long for memory is stored, and how much memory the tables take.
 fn say_how_much(name: &str, accesses: &Requests<Access>, tables_bytes: u64, quiet: bool) {
     let Some(file_bytes) = accesses.file_bytes().filter(|_| !quiet) else {
         return;
@@ -234,7 +234,7 @@ fn say_how_much(name: &str, accesses: &Requests<Access>, tables_bytes: u64, quie
     );
 }
 
-/// The layouts that were named, or those of the usual ones that were.
+/// The layouts named on the command line, or the usual ones that match `--only`.
 fn wanted_layouts(flags: &LayoutsFlags) -> Result<Vec<Layout>, String> {
     if !flags.layouts.is_empty() {
         return Ok(flags.layouts.clone());
@@ -297,7 +297,7 @@ fn layouts(flags: &LayoutsFlags) -> Result<(), String> {
     })
 }
 
-/// Text, JSON and HTML, where they were asked for.
+/// Writes text, JSON and HTML, as asked.
 fn tell(
     flags: &ReportFlags,
     tables: &[Table],
@@ -380,7 +380,7 @@ mod tests {
         assert_eq!(read(&json)["read"]["bad"], 0);
         assert!(std::fs::read_to_string(&html).unwrap().contains("<svg"));
 
-        // The stream that is read and the stream that is made ask the same of the disk.
+        // The stream read from the file and the synthetic stream lead to the same disk requests.
         let small = ["--memory", "1MiB", "--disk", "8MiB", "--json", &json];
         let counts = |stream: &[&str]| {
             assert_eq!(

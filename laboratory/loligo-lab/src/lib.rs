@@ -1,7 +1,7 @@
 //! The laboratory at the command line: `loligo bench`, `loligo lab`, `loligo model`, `loligo papers`.
 //!
-//! A program of its own, so that a server does not carry it. `loligo` runs it when one of these commands is typed; typed by its own name it
-//! does the same, and its help speaks of `loligo` in either case.
+//! A separate program, so that the server does not contain it. `loligo` runs it for these commands. When it is started by its own name it
+//! does the same, and its help names `loligo` in either case.
 //!
 //! Not known here: the proxy.
 #![forbid(unsafe_code)]
@@ -52,12 +52,12 @@ enum Command {
     Papers(PapersFlags),
 }
 
-/// The command line, as clap knows it: what there is to type, and what is said of it. Man pages are made of it (`examples/pages.rs`).
+/// The clap command line with its help texts. Man pages are made from it (`examples/pages.rs`).
 pub fn command() -> clap::Command {
     help::laid_out(Cli::command())
 }
 
-/// Does what was typed.
+/// Runs the command on the command line.
 pub fn run() -> ExitCode {
     let typed = command().get_matches();
     let cli = Cli::from_arg_matches(&typed).unwrap_or_else(|error| error.exit());
@@ -84,7 +84,7 @@ mod tests {
         help::assert_fits(&command());
     }
 
-    /// The words behind the program's name, if they are for this one.
+    /// Do these words, which follow the program's name, begin with a command of this program?
     fn is_ours(words: &[String]) -> bool {
         let first = words.first();
         first.is_some_and(|name| command().find_subcommand(name).is_some())
@@ -118,10 +118,10 @@ mod tests {
         assert!(count > 60, "{count} commands");
     }
 
-    /// Commands that pages name as gone, with the commit that last had them.
+    /// Commands that pages mention as removed, with the commit that last had them.
     const GONE: [&str; 2] = ["freespace", "working-set"];
 
-    /// A sentence may name a command, and leave out what it needs, or say only what stands there: `loligo bench COMMAND`.
+    /// A sentence may name a command without its required arguments, or with placeholders: `loligo bench COMMAND`.
     fn is_short(words: &[String], error: &clap::Error) -> bool {
         let stands_for_others = |word: &String| {
             let is_name = word.len() > 1 && word.bytes().all(|b| b.is_ascii_uppercase());

@@ -1,6 +1,6 @@
-//! What may be typed after `loligo bench`, and the test it becomes.
+//! The arguments of `loligo bench`, and the test made from them.
 //!
-//! Not known here: what a test does.   Limits: those of `polymix`; a rate is above 0, a scale not below it.
+//! Not known here: what a test does.   Limits: those of `polymix`; a rate is above 0, a scale is not below 0.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs as _};
 use std::path::PathBuf;
@@ -194,7 +194,7 @@ pub enum HttpVersion {
 }
 
 impl WorkloadFlags {
-    /// Without a word about it, the network is as much faster as the servers are.
+    /// By default, the specified network, faster by the same factor as the servers (`think_scale`).
     fn network(&self) -> Network {
         match self.delay {
             Some(delay) => Network::new(delay, self.loss),
@@ -202,7 +202,7 @@ impl WorkloadFlags {
         }
     }
 
-    /// A test in which robots have nothing to say.
+    /// A test without settings for robots.
     fn test(&self, rate: f64, time_scale: f64) -> Test {
         Test {
             sizing: Sizing {
@@ -257,7 +257,7 @@ impl RobotFlags {
 }
 
 impl OriginFlags {
-    /// The test whose servers are wanted.
+    /// The test whose servers are run.
     pub fn test(&self) -> Test {
         Test {
             remote: self.remote,
@@ -267,7 +267,7 @@ impl OriginFlags {
 }
 
 impl LoadFlags {
-    /// The test that is wanted, or why it makes no sense.
+    /// The test, or why the arguments make no sense.
     pub fn test(&self) -> Result<Test, String> {
         let test = self.robot.test(self.rate, 1.0);
         let rate = self.rate;

@@ -1,22 +1,22 @@
-//! Reports in files: read back, joined, written as asked.
+//! Reads reports from files, and joins parts of one run.
 //!
-//! Not known here: what is in them.   Limits: none but memory.
+//! Not known here: the content of reports.   Limits: none but memory.
 
 use std::path::{Path, PathBuf};
 
 use polymix::report::Report;
 use polymix::search::SearchReport;
 
-/// What `--json` may have written.
+/// Reports written by `--json`.
 #[derive(Debug)]
 pub enum Read {
-    /// Runs; parts of one are joined.
+    /// Runs; parts of one run are joined.
     Runs(Vec<Report>),
     /// Searches.
     Searches(Vec<SearchReport>),
 }
 
-/// Reads all, or says what is wrong with one of them.
+/// Reads all files, or says what is wrong with one of them.
 pub fn read(files: &[PathBuf]) -> Result<Read, String> {
     let mut runs: Vec<Vec<Report>> = Vec::new();
     let mut searches = Vec::new();
@@ -49,7 +49,7 @@ pub fn read(files: &[PathBuf]) -> Result<Read, String> {
     Ok(Read::Runs(joined.map_err(|e| e.to_string())?))
 }
 
-/// A report without a label is named after its file.
+/// Names a report without a label after its file.
 fn call(label: &mut String, path: &Path) {
     if label.is_empty()
         && let Some(stem) = path.file_stem()

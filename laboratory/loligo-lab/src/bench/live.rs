@@ -1,4 +1,4 @@
-//! How a run stands, on one line of the terminal.
+//! The progress of a run, on one line of the terminal.
 //!
 //! Not known here: what is run.   Limits: once a second; nothing unless standard error is a terminal.
 
@@ -8,14 +8,14 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use polymix::robots::Progress;
 
-/// A line that changes.
+/// A line that is rewritten.
 pub struct Live {
     bar: ProgressBar,
     replies_before: u64,
 }
 
 impl Live {
-    /// An empty line; none at all if it is to be quiet.
+    /// An empty line; hidden if `quiet`.
     pub fn new(quiet: bool) -> Live {
         let bar = ProgressBar::new_spinner();
         bar.set_draw_target(if !quiet && std::io::stderr().is_terminal() {
@@ -29,7 +29,7 @@ impl Live {
         }
     }
 
-    /// How it stands now; `before` comes first.
+    /// Shows the progress, after the text `before`.
     pub fn show(&mut self, before: &str, progress: &Progress) {
         let replies = progress.replies.saturating_sub(self.replies_before);
         self.replies_before = progress.replies;
@@ -38,19 +38,19 @@ impl Live {
         self.bar.tick();
     }
 
-    /// Something that stays.
+    /// Prints a line that stays.
     pub fn say(&mut self, what: &str) {
         self.replies_before = 0;
         self.bar.println(what);
     }
 
-    /// The line goes.
+    /// Removes the line.
     pub fn end(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// How it stands, with so many replies in the last second.
+/// The progress in one line; `replies` are those of the last second.
 pub(super) fn line(progress: &Progress, replies: u64) -> String {
     let frozen = if progress.frozen { ", frozen" } else { "" };
     format!(

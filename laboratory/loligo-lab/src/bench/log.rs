@@ -1,5 +1,5 @@
-//! How a long run stands and what came of its phases, in a file: a run of a day is followed with `tail -f`, and a run that was
-//! cut short has left its figures.
+//! The progress of a long run and the results of its phases, in a file: `tail -f` follows it, and a run that was
+//! interrupted keeps its results.
 //!
 //! Not known here: what is run.   Limits: a line a minute and one for each phase.
 
@@ -15,16 +15,16 @@ use super::live::line;
 
 const EVERY: Duration = Duration::from_secs(60);
 
-/// The file.
+/// The log file.
 pub struct Log {
     file: File,
-    /// Since the run began.
+    /// When the next line is due, since the run began.
     next: Duration,
     replies: u64,
 }
 
 impl Log {
-    /// An empty file.
+    /// Creates the file, empty.
     pub fn begin(path: &Path) -> Result<Log, String> {
         let file = File::create(path).map_err(|e| format!("{}: {e}", path.display()))?;
         Ok(Log {
@@ -34,7 +34,7 @@ impl Log {
         })
     }
 
-    /// Takes note. A full disk costs lines and not the run.
+    /// Writes a line if one is due. A full disk costs lines, not the run.
     pub fn note(&mut self, watched: Watched<'_>) {
         match watched {
             Watched::Standing(progress) if progress.time >= self.next => {
@@ -59,7 +59,7 @@ impl Log {
     }
 }
 
-/// A phase in a line.
+/// The results of a phase in one line.
 fn phase(row: &Row) -> String {
     format!(
         "{} over after {:.0} s: {:.1} of {:.1} requests/s answered, response {:.1} ms, hit {:.2}, miss {:.1}; {:.2} of {:.2} % hits (an exact LRU {:.2}), {} wrong",

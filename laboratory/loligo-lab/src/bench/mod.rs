@@ -1,9 +1,9 @@
-//! `loligo bench`: load a proxy, any proxy, and check what it answers.
+//! `loligo bench`: loads any proxy, and checks its answers.
 //!
-//! What was typed becomes a `Test` (`args`, `search_args`); `polymix` runs it; here it is shown while it runs (`live`, `log`) and
-//! when it is over, or read back (`files`). The report goes to standard output, progress to standard error.
+//! The arguments become a `Test` (`args`, `search_args`); `polymix` runs it; this module shows a run while it lasts (`live`, `log`) and
+//! afterwards, or reads reports back (`files`). The report goes to standard output, progress to standard error.
 //!
-//! Not known here: the workload, what a report looks like.   Limits: those of `polymix`.
+//! Not known here: the workload, the form of a report.   Limits: those of `polymix`.
 
 mod args;
 mod command;
@@ -30,12 +30,12 @@ use self::live::Live;
 use self::log::Log;
 use self::search_args::SearchFlags;
 
-/// The run could not be made.
+/// The exit status if no run could be made.
 const EXIT_NO_RUN: u8 = 2;
-/// A proxy that takes no connection for so long is not there.
+/// A proxy that accepts no connection in this time counts as not running.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// Runs what was typed.
+/// Runs the command.
 pub fn run(command: &BenchCommand) -> ExitCode {
     if let Err(error) = commands::raise_files_limit() {
         eprintln!("loligo: could not raise the limit of open files: {error}");
@@ -92,8 +92,8 @@ fn load(flags: &LoadFlags, with_origin: bool) -> Result<ExitCode, String> {
     tell_run(&report, &flags.out)
 }
 
-/// Writes what there is of a run to the file of its report, so that a run of many hours which is cut short has not been for
-/// nothing. A failure shows at the end, when the file is written as a whole.
+/// Writes the report so far, so that a long run that is interrupted keeps its results. An error is ignored, because it shows
+/// at the end, when the whole file is written.
 fn keep(so_far: &Report, flags: &LoadFlags) {
     let mut so_far = so_far.clone();
     so_far.label.clone_from(&flags.label);
@@ -192,7 +192,7 @@ fn search(flags: &SearchFlags) -> Result<ExitCode, String> {
     let (steps, found) = search::search(bounds, conditions, run_at)?;
     live.end();
     let mut setup = setup.unwrap_or_default();
-    // Those are different in each step.
+    // These settings differ in each step.
     for name in ["rate", "robots", "servers", "freeze after", "world, seed"] {
         setup.remove(name);
     }

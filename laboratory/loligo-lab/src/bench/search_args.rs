@@ -1,6 +1,6 @@
-//! What may be typed after `loligo bench search`.
+//! The arguments of `loligo bench search`.
 //!
-//! Not known here: how a search goes on.   Limits: rates from `--least` to `--most`.
+//! Not known here: how a search proceeds.   Limits: rates from `--least` to `--most`.
 
 use clap::Args;
 use commands::out::OutFlags;
@@ -69,7 +69,7 @@ pub struct SearchFlags {
 }
 
 impl SearchFlags {
-    /// Where to look, or why that makes no sense.
+    /// The bounds of the search, or why the arguments make no sense.
     pub fn bounds(&self) -> Result<Bounds, String> {
         let least = self.least.unwrap_or(self.first / 100.0);
         if !(least <= self.first && self.first <= self.most) {
@@ -86,7 +86,7 @@ impl SearchFlags {
         })
     }
 
-    /// When a load is stood.
+    /// The conditions that a load must meet.
     pub fn conditions(&self) -> Conditions {
         let usual = Conditions::for_think_scale(self.robot.workload.think_scale);
         Conditions {
@@ -95,7 +95,7 @@ impl SearchFlags {
         }
     }
 
-    /// The run of a step.
+    /// The test for a step.
     pub fn test(&self, step: usize, rate: f64) -> Test {
         let test = self.robot.test(rate, self.top / TOP_S);
         let step = u32::try_from(step).unwrap_or(u32::MAX);
@@ -104,7 +104,7 @@ impl SearchFlags {
                 cache_bytes: self.cache_size,
                 ..test.sizing
             },
-            // Objects that no other step has asked for.
+            // Objects that no other step has requested.
             world: new_world().wrapping_add(step << 24),
             only: PHASES.map(str::to_owned).to_vec(),
             ..test

@@ -1,4 +1,4 @@
-//! The `loligo-lab` command. All of it is in the library, so that its command line can be asked from outside, too.
+//! The `loligo-lab` command. Everything is in the library, so that other programs can use its command line too.
 #![forbid(unsafe_code)]
 
 #[global_allocator]

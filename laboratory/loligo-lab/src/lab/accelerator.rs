@@ -1,5 +1,5 @@
-//! `loligo lab accelerator`: all of paper 003 that can be computed, on one page. Figures 4 to 7 are of its model, Figures 8 to 15 and the
-//! tables of its trace study.
+//! `loligo lab accelerator`: everything in paper 003 that can be computed, on one page. Figures 4 to 7 come from its model, Figures 8 to 15 and
+//! the tables from its trace study.
 //!
 //! Not known here: the model, the study.   Limits: those of `lab`.
 
@@ -40,7 +40,7 @@ Examples:
 It says beforehand how long each stream will take. The parts by themselves: `loligo model` (Figures 4 to 7) and `loligo lab hints` \
 (Figures 8 to 15). docs/lab-hints.md and docs/accelerator-model.md tell what was found.";
 
-/// Runs what was typed.
+/// Runs the command.
 pub fn run(flags: &AcceleratorFlags) -> Result<(), String> {
     let scaled = Scaled {
         share: flags.scale,
@@ -51,7 +51,7 @@ pub fn run(flags: &AcceleratorFlags) -> Result<(), String> {
     tell(&report(of_paper(), &study), &flags.out)
 }
 
-/// First what the paper says and what was found, then the figures in their order, then what is behind them.
+/// First the claims and results, then the figures in order, then tables, streams and costs.
 fn report(model: OfPaper, study: &Study) -> Report {
     let mut of_streams = study.report().sections.into_iter();
     let streams = of_streams.next();
@@ -118,7 +118,7 @@ mod tests {
         wanted.extend((4..=15).map(|number| format!("figure{number}")));
         wanted.extend(["table1", "table2", "streams", "fit"].map(str::to_owned));
         assert_eq!(names, wanted);
-        // Each figure is drawn; where a number is printed it is drawn, too.
+        // Each figure has a plot, and printed numbers are drawn in it.
         let is_drawn = |section: &Section| !section.plots.is_empty();
         assert!(report.sections[1..=12].iter().all(is_drawn));
         for number in [4, 5, 14, 15] {

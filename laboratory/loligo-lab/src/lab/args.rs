@@ -1,4 +1,4 @@
-//! What may be typed after `loligo lab`.
+//! The arguments of `loligo lab`.
 
 use std::path::PathBuf;
 

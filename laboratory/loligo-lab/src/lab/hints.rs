@@ -88,7 +88,7 @@ impl HintsItem {
     }
 }
 
-/// Runs what was typed.
+/// Runs the command.
 pub fn run(flags: &HintsFlags) -> Result<(), String> {
     let scaled = Scaled {
         share: flags.scale,
@@ -123,12 +123,12 @@ pub fn study(items: &[Item], streams: &[String], scaled: &Scaled) -> Result<Stud
     Ok(study)
 }
 
-/// Requests of the try.
+/// Requests of the trial run that estimates the time.
 const TRIED: usize = 200_000;
-/// Later requests take longer than those of the try, since lists and filters have outgrown the processor's caches; a rough guess, which
-/// only a word to the user depends on.
+/// Later requests take longer than those of the trial, because lists and filters outgrow the processor's caches. A rough guess, used only
+/// for a message to the user.
 const SLOWER: f64 = 1.5;
-/// What takes less is not worth a word.
+/// Shorter runs need no message.
 const WORTH_SAYING: Duration = Duration::from_secs(10);
 
 fn say_how_long(study: &Study, stream: &Stream) {
@@ -174,7 +174,7 @@ mod tests {
         let report: serde_json::Value =
             serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
         assert_eq!(report["sections"][1]["name"], "figure15");
-        // Two readings of each of two streams.
+        // Two streams, each with two plots.
         assert_eq!(report["sections"][1]["plots"].as_array().unwrap().len(), 4);
         assert_eq!(std::fs::read_dir(&svg).unwrap().count(), 4);
         assert!(std::fs::read_to_string(&html).unwrap().contains("(a)"));

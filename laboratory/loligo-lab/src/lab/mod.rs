@@ -1,7 +1,7 @@
 //! `loligo lab`: the storage lab from the command line.
 //!
-//! What was typed becomes a bench and what is to be made on it (`args`); `lab` makes it; here it is watched and told. The report
-//! goes to standard output, progress to standard error.
+//! The arguments (`args`) become a bench and a list of figures and tables; `lab` makes them; this module shows progress and results. The
+//! report goes to standard output, progress to standard error.
 //!
 //! Not known here: experiments.   Limits: those of `lab`.
 
@@ -33,7 +33,7 @@ use crate::lab_traces;
 use args::{BesideFlags, LabOutFlags, PaperFlags, RealFlags, RunFlags, TraceSources};
 pub use args::{LAB_HELP, LabCommand};
 
-/// Runs what was typed.
+/// Runs the command.
 pub fn run(command: &LabCommand) -> ExitCode {
     let done = match command {
         LabCommand::Table1(flags) => paper(&[Item::Table1], flags),
@@ -83,7 +83,7 @@ fn paper(items: &[Item], flags: &PaperFlags) -> Result<(), String> {
     tell(&report, &flags.out)
 }
 
-/// The traces that were named, looked through.
+/// Reads and surveys the traces named on the command line.
 fn traces(flags: &TraceSources, shown: &Shown) -> Result<Vec<Source>, String> {
     let mut sources = Vec::new();
     for path in &flags.trace {
@@ -134,9 +134,9 @@ fn run_plan(flags: &RunFlags) -> Result<(), String> {
     tell(&report, &flags.out)
 }
 
-/// Files and directories of an ext4 need room besides what is stored.
+/// An ext4 is made this many times as large as the stored files, because it needs room for directories and other structures.
 const SLOW_ROOM: u64 = 4;
-/// An ext4 with a journal is not made on less.
+/// The smallest size on which an ext4 with a journal can be made.
 const SLOW_BYTES_MIN: u64 = 64 << 20;
 
 fn on_real_disk(flags: &RealFlags) -> Result<(), String> {
@@ -173,7 +173,7 @@ fn on_real_disk(flags: &RealFlags) -> Result<(), String> {
     } else {
         flags.managers.clone()
     };
-    // Lives until the runs are over.
+    // Must live until the runs are over.
     let mut slow = None;
     let (location, name) = match (&flags.device, &flags.dir, flags.slow) {
         (Some(device), _, _) => (
@@ -230,7 +230,7 @@ fn tell(report: &Report, out: &LabOutFlags) -> Result<(), String> {
     (out.files).write(&report.text(), || report.json(), || report.page())
 }
 
-/// A bar of disk requests on standard error, with the time left; nothing unless that is a terminal.
+/// A progress bar of disk requests on standard error, with the time left. Hidden unless standard error is a terminal.
 struct Shown {
     quiet: bool,
     bar: Mutex<ProgressBar>,
@@ -256,7 +256,7 @@ impl Watch for Shown {
         }
         self.with(|bar| {
             bar.finish_and_clear();
-            // Hides itself where standard error is not a terminal.
+            // Hidden where standard error is not a terminal.
             *bar = ProgressBar::with_draw_target(Some(requests), ProgressDrawTarget::stderr());
             let style = if requests == 0 {
                 "{prefix}: making requests"

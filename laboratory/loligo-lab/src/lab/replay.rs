@@ -1,9 +1,9 @@
-//! `loligo lab replay`: a trace through any proxy, against an origin of ours.
+//! `loligo lab replay`: sends a trace through any proxy, with an origin of our own behind it.
 //!
-//! The trace is read whole before the first request, because the part that only fills the cache is a share of it. Its requests wait
-//! where `lab policies` keeps them. A thread hands them to the player.
+//! The whole trace is read before the first request, because the part that only fills the cache is a share of it. The requests wait in memory
+//! or in a file, as for `lab policies`. A thread hands them to the player.
 //!
-//! Exit status: 0 done; 1 no replay, requests without end that failed, or wrong bytes; 130 interrupted, with the report so far.
+//! Exit status: 0 done; 1 no replay, a replay that was cut short, or wrong bytes; 130 interrupted, with the report so far.
 //!
 //! Not known here: how a request is played and counted.   Limits: those of `replay` and of `lab::requests`.
 
@@ -40,11 +40,11 @@ Give memory and disk of the proxy the share of the trace's objects that they hav
 
 Exit status: 0 done; 1 no replay, or one with wrong bytes; 2 the command line is not understood; 130 interrupted.";
 
-/// The part that is not counted, as with `lab policies`.
+/// The part that is not counted, as for `lab policies`.
 const WARM_PERCENT: f64 = 100.0 / 3.0;
-/// Requests that wait between the thread that reads them and the player.
+/// The most requests that wait between the thread that reads them and the player.
 const ROW_AHEAD: usize = 1024;
-/// A line of progress at most so often where standard error is no terminal.
+/// The shortest time between two lines of progress where standard error is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 const EXIT_INTERRUPTED: u8 = 130;
 
@@ -112,10 +112,10 @@ pub struct ReplayFlags {
     json: Option<PathBuf>,
 }
 
-/// Raised by the first Ctrl-C or SIGTERM.
+/// Set by the first Ctrl-C or SIGTERM.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// Runs what was typed.
+/// Runs the command.
 pub fn run(flags: &ReplayFlags) -> ExitCode {
     let done = listen_for_signals()
         .and_then(|()| replay(flags))
@@ -136,7 +136,7 @@ pub fn run(flags: &ReplayFlags) -> ExitCode {
 
 fn replay(flags: &ReplayFlags) -> Result<Report, String> {
     let proxy = address_of(&flags.proxy)?;
-    // Before the trace is read: a proxy that looks for its origin meanwhile finds somebody.
+    // Bind before the trace is read, so that a proxy that checks its origin meanwhile finds it.
     let origin =
         Origin::bind(flags.origin).map_err(|e| format!("--origin {}: {e}", flags.origin))?;
     let (row, trace) = read(flags)?;
@@ -183,7 +183,7 @@ fn replay(flags: &ReplayFlags) -> Result<Report, String> {
     report.map_err(|e| e.to_string())
 }
 
-/// The requests of the trace, as many as are wanted, and its name.
+/// The requests of the trace, up to the limit, and its name.
 fn read(flags: &ReplayFlags) -> Result<(Requests<Access>, String), String> {
     let limit = flags.limit.unwrap_or(u64::MAX);
     let mut gathering = Gathering::default();
@@ -200,7 +200,7 @@ fn read(flags: &ReplayFlags) -> Result<(Requests<Access>, String), String> {
     Ok((row, ended.name))
 }
 
-/// The requests with their versions, from a thread of its own.
+/// The requests with their versions, produced by a thread.
 fn asks(row: Requests<Access>) -> impl Iterator<Item = Result<Ask, String>> + Send + 'static {
     let (to, from) = sync_channel(ROW_AHEAD);
     std::thread::spawn(move || {
@@ -209,7 +209,7 @@ fn asks(row: Requests<Access>) -> impl Iterator<Item = Result<Ask, String>> + Se
             let ask = access
                 .map(|it| versions.ask(&it))
                 .map_err(|e| e.to_string());
-            // Nobody takes them any more when the replay has been broken off.
+            // The receiver is gone if the replay was stopped.
             if to.send(ask).is_err() {
                 break;
             }
@@ -218,10 +218,10 @@ fn asks(row: Requests<Access>) -> impl Iterator<Item = Result<Ask, String>> + Se
     from.into_iter()
 }
 
-/// Numbers the versions of each object: another size than before is another one.
+/// Numbers the versions of each object: a change of size makes a new version.
 #[derive(Default)]
 struct Versions {
-    /// By object: version and size. None: not asked for yet.
+    /// Version and size by object; `None`: not requested yet.
     last: Vec<Option<(u32, u32)>>,
 }
 
@@ -247,7 +247,7 @@ impl Versions {
     }
 }
 
-/// Text or JSON, where they were asked for.
+/// Writes text or JSON, as asked.
 fn tell(flags: &ReplayFlags, report: &Report) -> Result<(), String> {
     let json = || serde_json::to_string_pretty(report).map_err(|e| e.to_string());
     match &flags.json {
@@ -261,7 +261,7 @@ fn tell(flags: &ReplayFlags, report: &Report) -> Result<(), String> {
     Ok(())
 }
 
-/// Says on standard error what is wrong with the replay. Is it a failure?
+/// Prints on standard error what is wrong with the replay. Returns whether it has failed.
 fn complain(report: &Report) -> bool {
     for example in &report.examples {
         eprintln!("loligo: {example}");
@@ -285,7 +285,7 @@ fn complain(report: &Report) -> bool {
     report.wrong() > 0 || report.cut_short.is_some()
 }
 
-/// `http://host:port`, or without the scheme.
+/// Parses `http://host:port`; the scheme and the port may be missing.
 fn address_of(proxy: &str) -> Result<SocketAddr, String> {
     let wrong = |why: &str| format!("--proxy {proxy}: {why}, such as http://127.0.0.1:3128");
     if proxy.starts_with("https://") {
@@ -304,7 +304,7 @@ fn address_of(proxy: &str) -> Result<SocketAddr, String> {
     };
     let addresses = named.to_socket_addrs().map_err(|e| wrong(&e.to_string()))?;
     let mut addresses: Vec<SocketAddr> = addresses.collect();
-    // Of a name with both kinds, proxies usually listen on this one.
+    // If a name has both kinds of addresses, proxies usually listen on IPv4.
     addresses.sort_by_key(SocketAddr::is_ipv6);
     addresses
         .first()
@@ -353,7 +353,7 @@ fn percent(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "a number from 0 to 99".to_owned())
 }
 
-/// The first signal ends the replay with a report of what there is, the second one ends the process.
+/// The first signal ends the replay with a report of the requests so far, the second ends the process.
 fn listen_for_signals() -> Result<(), String> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -381,7 +381,7 @@ fn listen_for_signals() -> Result<(), String> {
     Ok(())
 }
 
-/// Progress: a bar on a terminal, a line now and then elsewhere.
+/// Progress: a bar on a terminal, otherwise a line now and then.
 struct Shown {
     bar: ProgressBar,
     name: String,

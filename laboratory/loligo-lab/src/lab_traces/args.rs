@@ -1,4 +1,4 @@
-//! What may be typed behind `loligo lab` about traces and streams.
+//! The arguments of the `loligo lab` commands about traces and streams.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;

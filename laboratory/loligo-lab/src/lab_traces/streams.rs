@@ -1,4 +1,4 @@
-//! From the name of a stream to its requests.
+//! Opens a stream by its name.
 
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
@@ -13,13 +13,13 @@ use lab::versions::{Settling, Versions};
 
 use super::args::{Made, MadeFlags, PolymixNumber, StreamFlags};
 
-/// A stream, once it has ended: what was met in its file, if it has one.
+/// The result of a stream read to its end: its name, and for a file the tally of its lines.
 pub struct Ended {
     pub name: String,
     pub tally: Option<Tally>,
 }
 
-/// Hands every request of a stream to `each`, until that fails.
+/// Hands every request of a stream to `each`, until `each` fails.
 pub fn each(
     name: &str,
     flags: &StreamFlags,
@@ -66,14 +66,14 @@ pub fn each(
     Ok(ended)
 }
 
-/// All of them, in memory or, if they are too many, in a file.
+/// All requests of a stream, in memory or, if they are too many, in a file.
 pub fn all(name: &str, flags: &StreamFlags) -> Result<(Requests<Access>, Ended), String> {
     let mut gathering = Gathering::default();
     let ended = each(name, flags, |access| gathering.add(access))?;
     Ok((gathering.finish().map_err(|e| e.to_string())?, ended))
 }
 
-/// The requests of a stream that is made.
+/// The requests of a synthetic stream.
 pub fn make(made: Made, flags: &MadeFlags) -> Box<dyn Iterator<Item = Access>> {
     match made {
         Made::Dec => {
@@ -109,16 +109,16 @@ pub fn make(made: Made, flags: &MadeFlags) -> Box<dyn Iterator<Item = Access>> {
     }
 }
 
-/// How much of a stream is wanted.
+/// How much of a stream to use.
 pub struct Scaled {
-    /// Of its requests.
+    /// The share of its requests.
     pub share: f64,
-    /// Of streams that are made.
+    /// The seed of synthetic streams.
     pub seed: u64,
     pub quiet: bool,
 }
 
-/// The name of a stream, and its requests in memory: a file's first ones; fewer people and as many fewer objects, where they are made.
+/// The name of a stream, and its requests in memory: the first ones of a file; a synthetic stream with fewer clients and as many fewer objects.
 pub fn scaled_stream(name: &str, wanted: &Scaled) -> Result<(String, Vec<Access>), String> {
     let usual = PolyMixLike::default();
     let all_requests = match name {
@@ -150,7 +150,7 @@ pub fn scaled_stream(name: &str, wanted: &Scaled) -> Result<(String, Vec<Access>
     Ok((ended.name, accesses))
 }
 
-/// Counts requests, on a terminal only.
+/// A spinner that counts requests, on a terminal only.
 pub fn spinner(name: &str, quiet: bool) -> ProgressBar {
     if quiet || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -164,7 +164,7 @@ pub fn spinner(name: &str, quiet: bool) -> ProgressBar {
     bar
 }
 
-/// Counts steps of which there are `len`, on a terminal only.
+/// A bar of `len` steps, on a terminal only.
 pub fn bar(name: &str, len: u64, quiet: bool) -> ProgressBar {
     if quiet || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -1,4 +1,4 @@
-//! What may be typed after `loligo model`.
+//! The arguments of `loligo model`.
 
 use std::path::PathBuf;
 

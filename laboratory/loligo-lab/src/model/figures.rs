@@ -1,6 +1,6 @@
 //! Figures 4 to 7 of paper 003, drawn with the paper's costs or with Loligo's.
 //!
-//! The plots of the paper are lost in our copy. What its text says of them is drawn beside ours, dashed.
+//! Our copy of the paper has no plots. Figures that its text mentions are drawn beside ours, dashed.
 
 use lab::paper::report::{Curve, Curves, Rows, Scale, Section};
 use queueing::cluster::{Costs, Shape, network};
@@ -10,7 +10,7 @@ use queueing::paper::{
     improvement, throughput,
 };
 
-/// Costs at the two speeds of a front that the paper has.
+/// Costs at the paper's two speeds of a front.
 pub struct Speeds {
     usual: Costs,
     faster: Costs,
@@ -18,7 +18,7 @@ pub struct Speeds {
 }
 
 impl Speeds {
-    /// The paper's, with what it leaves open.
+    /// The paper's costs, with values for those that it does not print.
     pub fn of_paper(unprinted: &Unprinted) -> Speeds {
         Speeds {
             usual: unprinted.costs(FRONT_MHZ),
@@ -27,7 +27,7 @@ impl Speeds {
         }
     }
 
-    /// Loligo's; the faster front is as much faster as the paper's.
+    /// Loligo's costs; the faster front is faster by the same factor as the paper's.
     pub fn of_own(own: &Own) -> Speeds {
         let usual = own.costs();
         let mut faster = usual;
@@ -60,7 +60,7 @@ impl Speeds {
         }
     }
 
-    /// What the paper's text says of its plot.
+    /// The points of a plot that the paper's text mentions.
     fn printed(&self, name: &str, points: &[(f64, f64)]) -> Option<Curve> {
         self.is_paper.then(|| Curve {
             name: format!("{name}, paper"),
@@ -70,13 +70,13 @@ impl Speeds {
     }
 }
 
-/// Rows of the tables; the plots have every number of nodes.
+/// The numbers of nodes in the tables; the plots have every number.
 const TABLE_NODES: [u32; 7] = [1, 2, 3, 4, 8, 12, 16];
 
 /// A curve's name, and its value for a number of nodes.
 type Line<'a> = (String, Box<dyn Fn(u32) -> f64 + 'a>);
 
-/// The same lines as a table and as a plot.
+/// Adds the same lines to the section as a table and as a plot.
 fn shown(
     section: &mut Section,
     caption: &str,
@@ -177,7 +177,7 @@ pub fn figure4(speeds: &Speeds) -> Section {
     section
 }
 
-/// What fronts add for the price of the machines.
+/// What fronts gain for the price of the machines.
 pub fn figure5(speeds: &Speeds) -> Section {
     let mut section = section(
         "figure5",
@@ -198,7 +198,7 @@ pub fn figure5(speeds: &Speeds) -> Section {
     section
 }
 
-/// Hints against redirecting what cannot be cached.
+/// Hints compared with redirecting uncachable requests.
 pub fn figure6(speeds: &Speeds) -> Section {
     let mut section = section(
         "figure6",

@@ -1,6 +1,6 @@
-//! `loligo model`: what a cluster of caches with fronts can carry, by paper 003 and by Loligo's own costs.
+//! `loligo model`: the capacity of a cluster of caches with fronts, by the costs of paper 003 and by Loligo's own.
 //!
-//! What was typed becomes costs (here); `queueing` computes; `figures` and `verdicts` make sections of a report of it.
+//! The arguments become costs (here); `queueing` computes; `figures` and `verdicts` make sections of a report from the results.
 //!
 //! Not known here: queues.   Limits: a file of costs of [`FILE_BYTES_MAX`].
 
@@ -22,10 +22,10 @@ use args::{CostsName, ModelFlags};
 pub use args::{MODEL_HELP, ModelCommand};
 use figures::Speeds;
 
-/// A file of costs is not longer.
+/// The longest file of costs.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// Runs what was typed.
+/// Runs the command.
 pub fn run(command: &ModelCommand) -> ExitCode {
     let done = match command {
         ModelCommand::Figure4(flags) => tell(flags, |model| vec![model.figure(figures::figure4)]),
@@ -45,7 +45,7 @@ pub fn run(command: &ModelCommand) -> ExitCode {
     }
 }
 
-/// The costs that were asked for.
+/// The costs chosen on the command line.
 struct Model {
     costs: CostsName,
     paper: Unprinted,
@@ -90,19 +90,19 @@ impl Model {
     }
 }
 
-/// What paper 003 says of its model, with its own costs and those that it does not print as they are by default.
+/// The results of paper 003's model, with its own costs and the defaults for costs that it does not print.
 pub struct OfPaper {
     /// Figures 4 to 7.
     pub figures: Vec<Section>,
-    /// What it claims of them.
+    /// The paper's claims about them.
     pub claims: Rows,
     /// How many claims are met, and how many there are.
     pub met: (usize, usize),
-    /// Which of the costs that it does not print meet most claims.
+    /// The values of the unprinted costs that meet most claims.
     pub costs: Section,
 }
 
-/// Computes it.
+/// Computes the results of the paper's model.
 pub fn of_paper() -> OfPaper {
     let unprinted = Unprinted::default();
     let speeds = Speeds::of_paper(&unprinted);

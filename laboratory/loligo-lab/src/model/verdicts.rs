@@ -1,4 +1,4 @@
-//! What the model says in words: the paper's claims, and where a front pays for Loligo.
+//! The results of the model in words: the paper's claims, and where a front pays for Loligo.
 
 use lab::paper::report::{Curve, Curves, Rows, Scale, Section};
 use queueing::Parameter;
@@ -8,7 +8,7 @@ use queueing::own::Own;
 use queueing::paper::Unprinted;
 use queueing::pays::{Line, SIZES, Use, break_even, compare};
 
-/// The claims by these costs, and by the costs that meet most.
+/// The claims with these costs, and with the costs that meet most of them.
 pub fn claims(unprinted: &Unprinted) -> Vec<Section> {
     let (table, searched, (met, _)) = of_paper(unprinted);
     let judged = Section {
@@ -23,7 +23,7 @@ pub fn claims(unprinted: &Unprinted) -> Vec<Section> {
     vec![judged, searched]
 }
 
-/// A table of the claims by these costs, the costs that meet most, and how many are met of how many.
+/// The claims with these costs, the costs that meet most of them, how many are met, and how many there are.
 pub fn of_paper(unprinted: &Unprinted) -> (Rows, Section, (usize, usize)) {
     let found = computed(unprinted);
     let fitted = fit(unprinted);
@@ -105,10 +105,10 @@ fn wanted(claim: &Claim) -> String {
     }
 }
 
-/// A way to use machines, and its part of a line.
+/// A way to use machines, and its part of a comparison.
 type Way = (&'static str, fn(&Line) -> &Use);
 
-/// The machines in four ways, where a front pays, and the costs behind it.
+/// The machines used in four ways, where a front pays, and the costs behind that.
 pub fn fronts(own: &Own) -> Vec<Section> {
     let lines: Vec<Line> = SIZES
         .iter()
@@ -176,10 +176,10 @@ pub fn fronts(own: &Own) -> Vec<Section> {
     vec![compared, pays(own), costs(own)]
 }
 
-/// Machines for which the price is looked for.
+/// The number of machines for which the price is computed.
 const MACHINES: u32 = 8;
 
-/// What a front may cost, as requests change.
+/// The highest price at which a front pays, by the mix of requests.
 fn pays(own: &Own) -> Section {
     let mut rows = Rows::new(
         "Most that a front may cost, in prices of a node (8 machines, against equals)",
@@ -279,7 +279,7 @@ fn changed(parameter: &Parameter, here: f64) -> &'static str {
     if here == parameter.default { "" } else { " *" }
 }
 
-/// As short as it can be written.
+/// The shortest text for the number.
 fn number(value: f64) -> String {
     format!("{value}")
 }

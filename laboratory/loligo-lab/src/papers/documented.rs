@@ -1,4 +1,4 @@
-//! The tables of docs/papers.md, which are written from the stored results: `UPDATE_DOCS=1` writes them anew.
+//! The tables of docs/papers.md, generated from the stored results: `UPDATE_DOCS=1` writes them again.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::results::{Claim, Paper, stored};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/papers.md");
 
-/// Stands before the table of a paper.
+/// The line before the table of a paper.
 fn mark(paper: &Paper) -> String {
     format!(
         "<!-- Written from papers.toml by `UPDATE_DOCS=1 cargo test -p loligo-lab -- papers`: paper {} -->\n",
@@ -33,7 +33,7 @@ fn table(paper: &Paper) -> String {
     out
 }
 
-/// From when to when, and where a page does not say so.
+/// The dates of the measurements; with the commit where the command's page has no date.
 fn measured(claim: &Claim) -> String {
     let mut days: Vec<String> = claim
         .days()
@@ -47,7 +47,7 @@ fn measured(claim: &Claim) -> String {
     days.join(", ")
 }
 
-/// The page with its tables as they should be: each goes from its mark to the next empty line.
+/// The page with its tables updated: each table reaches from its mark to the next empty line.
 fn renewed(page: &str, papers: &[Paper]) -> String {
     let mut out = page.to_owned();
     for paper in papers {

@@ -1,9 +1,9 @@
-//! `loligo papers`: what the five papers claim, beside the stored results, and how old each of these is.
+//! `loligo papers`: the claims of the five papers beside the stored results, with the age of each result.
 //!
-//! Nothing is measured here: `results` reads what was written down (docs/papers.toml), `told` makes text, JSON and a page of it, and
-//! `documented` the tables of docs/papers.md.
+//! Nothing is measured here: `results` reads the stored results (docs/papers.toml), `told` formats them as text, JSON and a page, and
+//! `documented` generates the tables of docs/papers.md.
 //!
-//! Not known here: how a figure came to be; each row names its command.
+//! Not known here: how a figure was measured; each row names its command.
 
 #[cfg(test)]
 mod documented;
@@ -46,7 +46,7 @@ pub struct PapersFlags {
     pub html: Option<PathBuf>,
 }
 
-/// Runs what was typed.
+/// Runs the command.
 pub fn run(flags: &PapersFlags) -> ExitCode {
     let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
     match write(flags, today) {

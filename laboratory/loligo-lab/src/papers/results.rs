@@ -1,4 +1,4 @@
-//! The stored results: docs/papers.toml, which is part of this program.
+//! The stored results: docs/papers.toml, compiled into this program.
 //!
 //! Not known here: how they are shown.
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 const STORED: &str = include_str!("../../../../docs/papers.toml");
 
-/// The papers there are.
+/// The numbers of the papers.
 pub const NUMBERS: [&str; 5] = ["000", "001", "002", "003", "004"];
 
 #[derive(Deserialize)]
@@ -22,9 +22,9 @@ struct Stored {
 pub struct Paper {
     /// One of [`NUMBERS`].
     pub number: String,
-    /// In a word or two.
+    /// The title, in a word or two.
     pub title: String,
-    /// In the order of the page.
+    /// The claims, in the order of the page.
     #[serde(rename = "claim")]
     pub claims: Vec<Claim>,
 }
@@ -33,22 +33,22 @@ pub struct Paper {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// A sentence, with the unit.
+    /// The claim, a sentence with its unit.
     pub claim: String,
-    /// What the paper has.
+    /// The figure printed in the paper.
     pub printed: String,
     model: Option<String>,
     machine: Option<String>,
     ours: Option<String>,
-    /// What came out.
+    /// The verdict.
     pub verdict: Verdict,
-    /// What makes the figures again: links to pages beside docs/papers.md.
+    /// The commands that measure the figures again: links to pages beside docs/papers.md.
     pub command: String,
     #[serde(default)]
     measured: Measured,
 }
 
-/// What came out.
+/// Whether a claim holds here.
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// True here, with its figure.
@@ -57,7 +57,7 @@ pub enum Verdict {
     /// True, with another figure.
     #[serde(rename = "holds in direction")]
     HoldsInDirection,
-    /// The opposite, or nothing.
+    /// The opposite is true, or there is no effect.
     #[serde(rename = "does not hold")]
     DoesNotHold,
     /// Nothing measures it, or the workload decides it.
@@ -73,13 +73,13 @@ struct Measured {
     ours: Option<When>,
 }
 
-/// When a figure was taken; the oldest, where there are several.
+/// When a figure was measured; of several dates, the oldest.
 #[derive(Deserialize, Clone, PartialEq, Eq, Debug)]
 #[serde(try_from = "String")]
 pub struct When {
     /// The day.
     pub on: Date,
-    /// The commit that brought the figure, whose date it is; `None`: the page of the command says the date.
+    /// The commit that added the figure, whose date is used; `None`: the page of the command has the date.
     pub commit: Option<String>,
 }
 
@@ -97,21 +97,21 @@ impl TryFrom<String> for When {
 }
 
 impl When {
-    /// Whole days until then.
+    /// Whole days from the measurement to `today`.
     pub fn age_days(&self, today: Date) -> i32 {
         (today - self.on).get_days()
     }
 }
 
-/// A figure of ours.
+/// A figure measured with Loligo's tools.
 pub struct Figure<'a> {
-    /// What it is of, in JSON.
+    /// Its kind, in JSON.
     pub key: &'static str,
-    /// What it is of, in words.
+    /// Its kind, in words.
     pub of: &'static str,
     /// `None`: not measured.
     pub text: Option<&'a str>,
-    /// `None`: the text is no figure.
+    /// `None`: the text is not a measured figure.
     pub when: Option<&'a When>,
 }
 
@@ -129,7 +129,7 @@ fn figure<'a>(
 }
 
 impl Claim {
-    /// All three, measured or not.
+    /// All three figures, measured or not.
     pub fn figures(&self) -> [Figure<'_>; 3] {
         let when = &self.measured;
         [
@@ -139,7 +139,7 @@ impl Claim {
         ]
     }
 
-    /// When its figures were taken, the oldest first.
+    /// When its figures were measured, the oldest first.
     pub fn days(&self) -> Vec<&When> {
         let figures = [
             &self.measured.model,
@@ -153,7 +153,7 @@ impl Claim {
 }
 
 impl Verdict {
-    /// All there are.
+    /// All verdicts.
     pub const ALL: [Verdict; 4] = [
         Verdict::Holds,
         Verdict::HoldsInDirection,
@@ -161,7 +161,7 @@ impl Verdict {
         Verdict::CannotBeTold,
     ];
 
-    /// As in the stored results.
+    /// The name in the stored results.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Holds => "holds",
@@ -172,7 +172,7 @@ impl Verdict {
     }
 }
 
-/// All of them.
+/// All stored results.
 pub fn stored() -> Vec<Paper> {
     let stored: Stored = toml::from_str(STORED).expect("docs/papers.toml is checked by a test");
     stored.paper
@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    /// Texts in place of a figure.
+    /// Texts that may stand in place of a figure.
     const NO_FIGURES: [&str; 3] = ["not measured", "no file is made", "the same code"];
 
     #[test]

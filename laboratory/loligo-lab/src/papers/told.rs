@@ -1,6 +1,6 @@
 //! The stored results as text, as JSON, and as a page.
 //!
-//! Rows are sentences, so in a terminal each claim is a small table of its own, as wide as every terminal is.
+//! Cells are sentences, so in a terminal each claim is a small table of its own, narrow enough for any terminal.
 //!
 //! Not known here: where they are stored.
 
@@ -10,17 +10,17 @@ use serde_json::{Value, json};
 
 use super::results::{Claim, Figure, Paper, Verdict, When};
 
-/// Every terminal has so many columns.
+/// The width that fits every terminal.
 const COLUMNS: usize = 78;
-/// Where the texts of a claim begin: behind what it is of, and the age.
+/// The column where the texts of a claim begin, after label and age.
 const TEXT_COLUMN: usize = 34;
 
-/// Behind an age.
+/// The mark after an age that comes from a commit.
 const OF_COMMIT: &str = "*";
 const LEGEND: &str = "* The page of the command says no date; this is the age of the commit that brought the figure. Without it, the age is that of the \
                       date in the page. Where a figure is several, the oldest counts.";
 
-/// For a terminal.
+/// The results as text.
 pub fn text(papers: &[Paper], today: Date) -> String {
     let mut out = String::new();
     for paper in papers {
@@ -64,7 +64,7 @@ fn said(command: &str, page: Option<&str>) -> String {
     }
 }
 
-/// `7 days old`, with a mark if no page says so.
+/// `7 days old`, with a mark if the date is that of a commit.
 fn age(when: &When, today: Date) -> String {
     let mark = when.commit.as_ref().map_or("", |_| OF_COMMIT);
     match when.age_days(today) {
@@ -73,7 +73,7 @@ fn age(when: &When, today: Date) -> String {
     }
 }
 
-/// How many claims have which verdict.
+/// The number of claims with each verdict.
 fn sums(papers: &[Paper]) -> String {
     let claims: Vec<&Claim> = papers.iter().flat_map(|paper| &paper.claims).collect();
     let each: Vec<String> = Verdict::ALL
@@ -88,7 +88,7 @@ fn sums(papers: &[Paper]) -> String {
     format!("{} claims: {}.", claims.len(), each.join(", "))
 }
 
-/// For programs.
+/// The results as JSON.
 pub fn json(papers: &[Paper], today: Date) -> String {
     let papers: Vec<Value> = papers
         .iter()
@@ -127,7 +127,7 @@ fn claim_json(claim: &Claim, today: Date) -> Value {
     })
 }
 
-/// For a browser.
+/// The results as an HTML page.
 pub fn page(papers: &[Paper], today: Date) -> Page {
     let mut page = Page::new("Five papers: what is claimed, and what was found");
     page.text(&format!("{} Ages are those of {today}.", sums(papers)));
@@ -173,7 +173,7 @@ fn claim_row(claim: &Claim, today: Date) -> Vec<String> {
     row
 }
 
-/// The commands of a claim, each with its page and place in it.
+/// The commands of a claim, each with its page and the anchor there.
 pub fn commands_of(claim: &Claim) -> Vec<(String, Option<String>)> {
     let links: Vec<(String, Option<String>)> = links(&claim.command)
         .into_iter()
@@ -185,7 +185,7 @@ pub fn commands_of(claim: &Claim) -> Vec<(String, Option<String>)> {
     }
 }
 
-/// The links of a text in Markdown: what they say, and where they lead.
+/// The links of a Markdown text: their texts and targets.
 fn links(text: &str) -> Vec<(&str, &str)> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -196,7 +196,7 @@ fn links(text: &str) -> Vec<(&str, &str)> {
     found
 }
 
-/// What stands before the next link, what it says, where it leads; and what stands behind it.
+/// The text before the next link, its text and its target; and the rest after it.
 fn next_link(text: &str) -> Option<((&str, &str, &str), &str)> {
     let (before, rest) = text.split_once('[')?;
     let (said, rest) = rest.split_once("](")?;
@@ -204,7 +204,7 @@ fn next_link(text: &str) -> Option<((&str, &str, &str), &str)> {
     Some(((before, said, target), behind))
 }
 
-/// A text in Markdown as it is read: links without their targets, code without its ticks.
+/// Markdown as plain text: links without their targets, code without its ticks.
 fn plain(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -217,7 +217,7 @@ fn plain(text: &str) -> String {
     out.replace('`', "")
 }
 
-/// A text in lines that end before the margin, each beginning at this column.
+/// Wraps a text at the margin, with each line indented to this column.
 fn folded(text: &str, column: usize) -> String {
     let mut out = String::new();
     let mut line = " ".repeat(column);
