@@ -20,7 +20,7 @@ impl Store {
         (records, chunks * u64::from(self.geometry.chunk_bytes))
     }
 
-    /// What the store is like now and what it has done.
+    /// The state of the store now, and counts of its work.
     pub fn figures(&self) -> Figures {
         let mut figures = self.counters.read();
         let never_written;
@@ -77,7 +77,7 @@ impl Store {
     /// Checks every invariant in full; for tests and simulation. Stops all threads meanwhile.
     ///
     /// # Errors
-    /// Which one does not hold.
+    /// The invariant that does not hold.
     pub fn audit(&self) -> Result<(), String> {
         let writer = self.writer();
         let shards: Vec<_> = (0..self.shards.len())
@@ -89,7 +89,7 @@ impl Store {
         Self::audit_gathered(&writer, &shards)?;
         let sums = shards.iter().map(|shard| need::sums(&shard.needed));
         self.audit_needed(sums.fold((0, 0), |(a, b), (c, d)| (a + c, b + d)))?;
-        // All that is in use; no two of them may overlap.
+        // All extents in use; no two of them may overlap.
         let mut used: Vec<Extent> = freed.clone();
         used.extend(writer.open.iter().filter_map(|open| open.tail()));
         used.extend(&writer.protected.owed);

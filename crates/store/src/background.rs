@@ -34,7 +34,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 impl Store {
-    /// The next piece of work in the background. To be asked until it answers None: after an insert that caused writes, after an
+    /// The next piece of work in the background. Call it until it returns `None`: after an insert that caused writes, after an
     /// invalidation, after each [`Self::work_done`], and every tenth of a second. `now_ms` as for [`Self::insert`].
     pub fn next_work(&self, now_ms: u64) -> Option<Work> {
         let mut guard = self.background();
@@ -44,7 +44,7 @@ impl Store {
         }
         if background.handing.is_thawing() {
             return match background.snapshot {
-                // It may still say that the store is clean, so it comes first.
+                // This checkpoint may still say that the store is clean, so it is finished first.
                 Some(_) => self.next_snapshot_step(background, now_ms),
                 None => self.next_thaw_step(background, now_ms),
             };
@@ -124,15 +124,15 @@ impl Store {
             let is_full = !writer.has_some_room();
             if let Room::Hand(hand) = &mut writer.room {
                 let is_kept = self.is_kept(hand);
-                // While a note is late, what the next one covers is swept.
+                // While a note is late, sweep the regions that the next note will cover.
                 let is_idle = background.journal.is_idle();
                 if (is_idle && is_kept) || hand.needs_sweep() {
-                    // Nothing is being written, so an empty or a full store would wait forever.
+                    // Sweeps usually go on with writes. Without any, an empty or a full store would wait forever.
                     hand.sweep_or_begin(is_kept);
                     self.sweep_steps(hand, IDLE_SWEEP_SEGMENTS, is_full);
                     let waits_for_moves = hand.has_seen(self.shards.len() * self.limits.segments);
                     if hand.waits_for_sweep() && !waits_for_moves && !background.sweeping {
-                        // At once, but in parts, since others need the locks.
+                        // Sweep at once, but in parts, since other threads need the locks.
                         background.sweeping = true;
                         return background.work(Owner::Sweep, WorkOp::Yield);
                     }
@@ -255,7 +255,7 @@ impl Store {
                 drop(guard);
                 self.weed_on(result.ok().flatten(), now_ms);
             }
-            // It goes on when the next work is asked for.
+            // The sweep goes on when the next work is asked for.
             Owner::Sweep => background.sweeping = false,
             Owner::Look => {
                 // Under the scan's own lock.
@@ -291,10 +291,10 @@ impl Store {
             if let Some(copy) = snapshot.copy_begun() {
                 background.suspect_copy = copy;
             }
-            // Whatever the superblocks on the disk say now: the next one must be newer than both.
+            // Either generation may be on the disk now, so the next superblock must be newer than both.
             background.superblock.generation = snapshot.into_superblock().generation;
         }
-        // One that was begun before the closing is not yet the clean stop. One that failed is tried again.
+        // A checkpoint that was begun before the closing is not yet the clean stop. A failed one is tried again.
         if background.closing && was_last && ok {
             background.closed = true;
         }
@@ -329,8 +329,8 @@ impl Store {
     /// Drops the predicates up to `upto`, with which every record that has a place was compared.
     pub(crate) fn drop_predicates(&self, upto: Sequence) {
         self.fills_from.fetch_max(upto, Ordering::SeqCst);
-        // Readers whose record has left the index are no longer covered once the predicates are dropped, so kill those records first; and
-        // what waits in a locality buffer. In that order, so that nothing older comes to wait afterwards, see `admits`.
+        // Readers whose record has left the index are no longer covered once the predicates are dropped, so kill those records first, and
+        // older waiting records. `fills_from` is raised before that, so that no older record begins to wait afterwards, see `admits`.
         for number in 0..self.shards.len() {
             let mut shard = self.shard(number);
             let killed = shard.kill_outlived(upto);
@@ -340,7 +340,7 @@ impl Store {
         lock(&self.predicates).prune(upto);
     }
 
-    /// Without a device there are only fills under way: refuse those that began before, and no predicate is needed. Nothing is
+    /// Without a device there are only fills under way: if those that began before are refused, no predicate is needed. Nothing is
     /// read, so a soft purge need not be remembered either.
     pub(crate) fn prune_without_records(&self, entry: &Entry) {
         if let Entry::Doubt { primary } = *entry {
@@ -363,7 +363,7 @@ impl Store {
         // Inserts that wait for the writer's lock see this when they get it.
         self.closed.store(true, Ordering::SeqCst);
         background.closing = true;
-        // The first try is at once, however the one before it went.
+        // Try at once, even if the checkpoint before has failed.
         background.retry_snapshot = Retry::default();
         if background.volatile {
             background.closed = true;

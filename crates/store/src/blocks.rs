@@ -1,4 +1,4 @@
-//! The blocks of a fragment: what is read and verified when only a part of its body is wanted.
+//! The blocks of a fragment: the units that are read and verified when only a part of its body is wanted.
 //!
 //! A fragment is up to a mebibyte long, and a range often wants a small part of it. So a fragment carries a table with a
 //! checksum of each of its blocks. The table stands in front of the body, and the header's checksum covers it, which
@@ -12,11 +12,11 @@
 //! <-- header's checksum -><- [0] --><----- [1] ----->                           <-- [n - 1] -->
 //! ```
 //!
-//! Blocks are counted from the record's first byte, so a read of blocks is as aligned as the record. Entry i covers what
-//! of the body lies in block i: nothing, where the key fills the block.
+//! Blocks are counted from the record's first byte, so a read of blocks is as aligned as the record. Entry i covers the part
+//! of the body that lies in block i; that part is empty where the key fills the block.
 //!
-//! Whoever knows the lengths of key and body knows where each byte of the body lies ([`Blocks::of`]), before anything
-//! was read. So the front and the wanted blocks are read at once.
+//! The lengths of key and body tell where each byte of the body lies ([`Blocks::of`]), before anything is read. So the front
+//! and the wanted blocks are read at once.
 //!
 //! Not known here: headers, places, which bytes are wanted.
 
@@ -44,9 +44,9 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// With `before` bytes of header, key, marker and metadata. None: so long a body is no fragment's.
+    /// The layout behind `before` bytes of header, key, marker and metadata. `None` if the body is too long for a fragment.
     pub(crate) fn of(before: u64, body_len: u64) -> Option<Self> {
-        // Each block has so much room beside its entry, so this many hold all, and one less would not.
+        // Each block has this much room beside its entry, so this count holds all, and one less would not.
         let count = before
             .checked_add(body_len)?
             .div_ceil(BLOCK_BYTES - ENTRY_BYTES);
@@ -67,7 +67,7 @@ impl Blocks {
         self.table_bytes() / ENTRY_BYTES
     }
 
-    /// What of the body lies in this block.
+    /// The bytes of the record in this block that belong to the body.
     fn body_in(&self, block: u64) -> Range<u64> {
         let start = (block * BLOCK_BYTES).clamp(self.body_at, self.body_end);
         let end = ((block + 1) * BLOCK_BYTES).clamp(self.body_at, self.body_end);
@@ -107,8 +107,8 @@ impl Blocks {
         table
     }
 
-    /// Compares whole blocks with the table. `bytes` lie at `at` in the record, which a block begins at; they end with a
-    /// block, or with the body or behind it.
+    /// Compares whole blocks with the table. `bytes` lie at `at` in the record, where a block begins; they end with a block, with
+    /// the body, or behind the body.
     pub(crate) fn verify(&self, table: &[u8], at: u64, bytes: &[u8]) -> Result<(), Corrupt> {
         let end = (at + bytes.len() as u64).min(self.body_end);
         for block in at / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES) {

@@ -1,6 +1,6 @@
 //! The order of records, for the policies that need one.
 //!
-//! The index has no room for links. A policy other than `second-chance` gets a book beside it: a slot for each record
+//! The index has no room for links. An ordered policy gets a book beside it: a slot for each record
 //! with its full hash, found by the record's first chunk. That costs some 60 bytes a record and lets the policy
 //! choose the victim.
 //!

@@ -1,16 +1,16 @@
-//! How long the fragments are that bodies are cut into. A body of one fragment at most is one record, with its head.
+//! The length of the fragments into which bodies are cut. A body no longer than a fragment is one record, with its head.
 //!
 //! ```text
 //!   one record:  | header | key | metadata, with the head | body                     | padding |
 //!   a fragment:  | header | key | table | body                                                 |
 //! ```
 //!
-//! A fragment fills a length that the index can express. A body that is as long and lies beside its head takes the next one. So the record
-//! of a fragment must be shorter than the longest record, which is half of a region, by what a head takes.
+//! A fragment's record fills a length that the index can express. A body as long that lies beside its head needs the next length. So a
+//! fragment's record must be shorter than the longest record, which is half of a region, by the length of a head.
 //!
-//! The length is chosen when a store is made, and is in its superblock: fragments on the disk would mean other bytes with another one.
+//! The length is chosen when a store is made, and is in its superblock: with another one, fragments on the disk would mean other bytes.
 //!
-//! Not known here: who cuts.
+//! Not known here: the cutting.
 
 use crate::blocks::{BLOCK_BYTES, ENTRY_BYTES};
 use crate::geometry::Geometry;
@@ -18,19 +18,19 @@ use crate::index::entry::encodable_chunks;
 use crate::layout::PAGE_BYTES;
 use crate::record::HEADER_BYTES;
 
-/// What may lie beside a body that is as long as a fragment: the longest head of a response by default.
+/// Room beside a body that is as long as a fragment: the longest head of a response by default.
 const BESIDE_BYTES: u64 = 64 << 10;
 
-/// The least longest record of a fragment.
+/// A lower bound for the longest record of a fragment.
 const RECORD_BYTES_MIN: u64 = 4 * PAGE_BYTES;
 
-/// What a fragment's key takes, usually: so much,
+/// The least room for a fragment's key.
 const KEY_BYTES: u64 = 256;
 
-/// or this share of a large one. One with a longer key takes the next length that the index can express.
+/// The room for the key of a large fragment, as a share. A record with a longer key takes the next length that the index can express.
 const KEY_SHARE: u64 = 1024;
 
-/// What stores of format version 5 were made with.
+/// The longest record of a fragment in stores of format version 5.
 const WANTED_BEFORE_6: u64 = 1 << 20;
 
 /// The body length of the fragments of a new store: the shortest that is not below `wanted`, else the longest there is.
@@ -43,8 +43,8 @@ pub(crate) fn fragment_bytes(wanted: u32, geometry: &Geometry) -> u32 {
     enough.or_else(|| bodies.last()).unwrap_or(1) as u32
 }
 
-/// That of a store of format version 5, which does not say it: its record was the longest that is not above 1 MiB or a quarter of a
-/// region.
+/// The body length of fragments in a store of format version 5, which does not tell it: the record was the longest that is not above 1 MiB
+/// or a quarter of a region.
 pub(crate) fn fragment_bytes_before_6(geometry: &Geometry) -> u32 {
     let longest = WANTED_BEFORE_6.min(geometry.region_bytes() / 4);
     let bodies = bodies(longest, geometry.chunk_bytes);
@@ -70,7 +70,7 @@ fn records(longest: u64, chunk_bytes: u32) -> impl Iterator<Item = u64> + Clone 
         .map(move |chunks| u64::from(chunks) * chunk_bytes)
 }
 
-/// What of a fragment's record of that length is body.
+/// The body length of a fragment whose record has that length.
 fn body_bytes(record: u64) -> u64 {
     let key = KEY_BYTES.max(record / KEY_SHARE);
     let table = record.div_ceil(BLOCK_BYTES) * ENTRY_BYTES;

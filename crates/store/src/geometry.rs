@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Checkpoints go to the two checkpoint areas in turn. The data area is a whole number of *regions* of equal size;
-//! what would be an incomplete one at the end is left unused.
+//! an incomplete region at the end is left unused.
 //!
 //! Limits: data is addressed by 32-bit chunk numbers, so 2 TiB with chunks of 512 bytes. Never more regions than the
 //! region journal has room for: from about 126 TiB on regions are larger than 64 MiB for that reason.
@@ -31,14 +31,14 @@ const LOG_BYTES_MAX: u64 = 64 * MIB;
 const REGION_SHARE: u64 = 256;
 /// In a smaller store a region takes up to this share, for the sake of long records: two of the longest fit a region.
 const REGION_SHARE_SMALL: u64 = 24;
-/// Of two records with a body of 1 MiB and 64 KiB beside it, each padded.
+/// But at most this many bytes: two records with a body of 1 MiB and 64 KiB beside it, each padded.
 const REGION_BYTES_SMALL: u64 = 2304 * KIB;
-/// In the smallest stores up to this share, so that the hand still has some regions,
+/// In the smallest stores a region takes up to this share, so that the hand still has some regions.
 const REGION_SHARE_SMALLEST: u64 = 12;
-/// and for records with a body of 256 KiB and as much beside it.
+/// But at most this many bytes, for records with a body of 256 KiB and as much beside it.
 const REGION_BYTES_SMALLEST: u64 = 672 * KIB;
 const REGION_BYTES_MIN: u64 = 256 * KIB;
-/// Larger only where the journal has no room for that many regions.
+/// Regions are larger only where the journal has no room for that many.
 const REGION_BYTES_MAX: u64 = 64 * MIB;
 
 /// Where the parts of a store lie. Positions and lengths in bytes from the start of the file or device.
@@ -78,7 +78,7 @@ pub enum TooSmall {
         Geometry::MIN_STORE_BYTES
     )]
     Store {
-        /// What was asked for.
+        /// The size asked for.
         total_bytes: u64,
     },
     /// More chunks than 32 bits can number.
@@ -86,15 +86,15 @@ pub enum TooSmall {
         "chunks of {chunk_bytes} bytes are too small for a store of {total_bytes} bytes; use larger chunks"
     )]
     Chunk {
-        /// What was asked for.
+        /// The chunk size asked for.
         chunk_bytes: u32,
-        /// What was asked for.
+        /// The size asked for.
         total_bytes: u64,
     },
     /// Not a power of two from 512 to 65536.
     #[error("the chunk size must be a power of two from 512 to 65536, not {chunk_bytes}")]
     ChunkBytes {
-        /// What was asked for.
+        /// The chunk size asked for.
         chunk_bytes: u32,
     },
 }
@@ -106,7 +106,7 @@ impl Geometry {
     pub const CHUNK_BYTES_MIN: u32 = 512;
     /// Chunks are at most this large.
     pub const CHUNK_BYTES_MAX: u32 = 65536;
-    /// What to use unless there is a reason not to.
+    /// The chunk size to use unless there is a reason for another.
     pub const CHUNK_BYTES_DEFAULT: u32 = 512;
 
     /// Lays out a store of `total_bytes` (rounded down to whole pages) in chunks of `chunk_bytes`.
@@ -201,7 +201,7 @@ impl Geometry {
         ]
     }
 
-    /// What the shell has to read: offset and length of the log and of the journal.
+    /// The areas that the shell has to read: offset and length of the log and of the journal.
     pub fn logs(&self) -> [(u64, usize); 2] {
         [
             (
@@ -212,7 +212,7 @@ impl Geometry {
         ]
     }
 
-    /// Areas in order, disjoint, aligned, inside the store. Numbers from a superblock are not trusted before.
+    /// Are the areas in order, disjoint, aligned, inside the store? Numbers from a superblock are not trusted before.
     pub(crate) fn is_sound(&self) -> bool {
         let areas = [
             (0, SUPERBLOCK_BYTES as u64),
@@ -262,7 +262,7 @@ fn region_chunks(data_chunks: u32, chunk_bytes: u32, journal_bytes: u64) -> u32 
     let smallest = (data_bytes / REGION_SHARE_SMALLEST).min(REGION_BYTES_SMALLEST);
     let usual = (data_bytes / REGION_SHARE).max(small).max(smallest);
     let usual = usual.clamp(REGION_BYTES_MIN, REGION_BYTES_MAX) / unit * unit;
-    // As many of these as there are share what would be left behind the last one, unless that is little.
+    // Spread the space behind the last region over all regions, unless they have the largest size.
     let usual = match usual < REGION_BYTES_MAX {
         true => data_bytes / (data_bytes / usual) / unit * unit,
         false => usual,

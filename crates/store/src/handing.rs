@@ -12,20 +12,20 @@
 //!
 //! *Thaw*: the other process has not taken the store, and has written nothing. The superblock must say that the store is open before
 //! anything else is written; else a crash would bring the checkpoint back as if nothing had come after it, its sequences included. Then all
-//! goes on; what has waited is committed.
+//! goes on, and the waiting invalidations are committed.
 //!
-//! *Hand over*: from here on the store is the other's. This process writes nothing. No look-up finds anything, except for answers that
-//! began before ([`Store::look_up_needed`]); nothing that began earlier may be published. What is still being read, and what is needed,
-//! must not be overwritten by the other: it gets the list, and [protects](Store::protect) these places until this process has ended.
-//! Invalidations of this process are [told](Store::next_told) to the other, and are durable when they are durable there. If its disk fails they
-//! hold there all the same, as an invalidation of its own would, and so do later ones.
+//! *Hand over*: from here on the store belongs to the other process, and this process writes nothing. Look-ups find nothing, except for
+//! answers that began before ([`Store::look_up_needed`]); no fill that began earlier may be published. Places that are still being read, or
+//! are needed, must not be overwritten: the other process gets their list, and [protects](Store::protect) them until this process has ended.
+//! Invalidations of this process are [told](Store::next_told) to the other, and are durable when they are durable there. If its disk fails
+//! they still hold there, as an invalidation of its own would, and so do later ones.
 //!
 //! Invariants:
 //!   H1  from `is_frozen` to `thaw`, and from `hand_over` on, no work and no write is handed out, and none is under way
 //!   H2  an entry of the log that is not in a page waits in memory until it is committed after a thaw, or told
 //!   H3  a place that is protected is not given to the allocator
 //!
-//! Not known here: the other process, how it is spoken to.
+//! Not known here: the other process, the protocol between the two.
 
 use crate::handover::{Handing, Thawing};
 use crate::index::key::KeyHash;
@@ -42,30 +42,30 @@ use crate::write::protected::Protected;
 use extent::{Chunk, Chunks, Extent};
 use std::sync::atomic::Ordering;
 
-/// Invalidations that are told at once, at most.
+/// The most invalidations that are told at once.
 const TOLD_MAX: usize = 256;
 
-/// What has become of invalidations that were [told](Store::next_told).
+/// The result of invalidations that were [told](Store::next_told).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Heard {
     /// They hold in the other process, durably.
     Durable,
-    /// They hold there, as far as it could, but not durably. It is told later ones all the same.
+    /// They hold there as far as possible, but not durably. Later invalidations are told all the same.
     NotDurable,
-    /// The other process does not hear any more. What is invalidated from now on is not durable either.
+    /// The other process does not listen any more. Later invalidations are not durable either.
     NoMore,
 }
 
 /// Why a store cannot be frozen now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotFrozen {
-    /// A crash came before this start, and what it left is still being looked through.
+    /// A crash came before this start, and the scan is still under way.
     #[error("what a crash left is still being looked through")]
     Scanning,
     /// The patterns that were purged take more room than a checkpoint has.
     #[error("purges by pattern are still being worked off")]
     Predicates,
-    /// It is being closed, frozen, or thawed.
+    /// The store is being closed, frozen, or thawed.
     #[error("it is being closed, or handed over already")]
     Busy,
 }
@@ -88,9 +88,9 @@ pub enum Told {
     Doubt(KeyHash),
     /// [`Store::invalidate_matching`].
     Matching {
-        /// Of which kind.
+        /// The kind of the pattern.
         kind: u8,
-        /// What is matched.
+        /// The pattern.
         pattern: Box<[u8]>,
     },
 }
@@ -129,7 +129,7 @@ impl Store {
         Ok(writes)
     }
 
-    /// May the last checkpoint begin? What is written after it was looked at would be lost.
+    /// May the last checkpoint begin? Anything that is written after this check would be lost.
     pub(crate) fn may_end_freezing(&self, background: &Background) -> bool {
         background.log.is_settled() && background.commit.is_none() && lock(&self.flights).is_empty()
     }
@@ -208,7 +208,7 @@ impl Store {
         background.retry_snapshot.ended(ok, now_ms);
         if !ok {
             background.suspect_copy = copy_begun;
-            // Whatever the superblocks on the disk say now: the next one must be newer than both.
+            // Either generation may be on the disk now, so the next superblock must be newer than both.
             background.superblock.generation = superblock.generation;
             background.handing = Handing::Thaw;
             return;
@@ -220,7 +220,7 @@ impl Store {
         }
     }
 
-    /// Gives the store away, frozen as it is. Returns what answers of this process still read: the other must [protect](Self::protect) it.
+    /// Gives the store away, frozen as it is. Returns the places that this process still reads: the other must [protect](Self::protect) them.
     ///
     /// Tell the other process only afterwards that the store is its own.
     pub fn hand_over(&self) -> Vec<HeldChunks> {
@@ -229,7 +229,7 @@ impl Store {
         background.handing = Handing::Over(0);
         self.gone.store(true, Ordering::SeqCst);
         let mut held = Vec::new();
-        // Under each shard's lock: whoever has not pinned or noted its record by now finds that the store is gone.
+        // Under each shard's lock: a thread that has not pinned or noted its record by now finds that the store is gone.
         for number in 0..self.shards.len() {
             held.extend(self.shard(number).in_use());
         }
@@ -240,7 +240,7 @@ impl Store {
         held.into_iter().map(chunks).collect()
     }
 
-    /// The other process has ended before it could hear that the store is its own: it is frozen as before [`Self::hand_over`].
+    /// The other process has ended before it could hear that the store is its own: the store is frozen as before [`Self::hand_over`].
     pub fn take_back(&self) {
         let mut background = self.background();
         if let Handing::Over(_) = background.handing {
@@ -249,12 +249,12 @@ impl Store {
         }
     }
 
-    /// Has the other process got it?
+    /// Was the store handed over to another process?
     pub fn is_handed_over(&self) -> bool {
         self.gone.load(Ordering::SeqCst)
     }
 
-    /// Invalidations that the other process must be told, if none are on their way to it. Then [`Self::told_done`].
+    /// Invalidations that the other process must be told, if none are on their way to it. Report the result to [`Self::told_done`].
     pub fn next_told(&self) -> Vec<Told> {
         let mut background = self.background();
         let Handing::Over(0) = background.handing else {
@@ -263,7 +263,7 @@ impl Store {
         let of = |entry: &Entry| match entry {
             Entry::Key { primary } => Told::Key(*primary),
             Entry::Doubt { primary } => Told::Doubt(*primary),
-            // An earlier format's; a record that was replaced is as good as purged.
+            // An entry of an earlier format. A record that was replaced is as good as purged.
             Entry::Replaced { hash } => Told::Key(*hash),
             Entry::Matching { kind, pattern } => Told::Matching {
                 kind: *kind,
@@ -279,7 +279,7 @@ impl Store {
         told
     }
 
-    /// What became of those that [`Self::next_told`] returned. That the other process hears no more may be said at any time.
+    /// Reports the result of the invalidations that [`Self::next_told`] returned. [`Heard::NoMore`] may be reported at any time.
     pub fn told_done(&self, heard: Heard) {
         let mut background = self.background();
         let Handing::Over(entries) = background.handing else {
@@ -292,7 +292,7 @@ impl Store {
         }
         let first = background.log.durable().0;
         if heard == Heard::NotDurable {
-            // Not kept to be told again: there they hold, and its log has them; a second time they would purge what came since.
+            // Not told again: they hold in the other process, and its log has them. A second time they would purge newer records.
             (background.told_in_vain).note(first..first + entries as u64);
         }
         background.handing = Handing::Over(0);
@@ -304,7 +304,7 @@ impl Store {
         matches!(background.handing, Handing::Over(_))
     }
 
-    /// Keeps the allocator from what another process still reads. To be called before anything is stored. Places that are not in the data
+    /// Keeps the allocator from places that another process still reads. Call it before anything is stored. Places outside the data
     /// area are left out.
     pub fn protect(&self, held: &[HeldChunks]) {
         if self.limits.mistakes.make(Mistake::NoProtection) {
@@ -335,11 +335,11 @@ impl Store {
         }
     }
 
-    /// The other process has ended.
+    /// Ends the protection, because the other process has ended.
     pub fn unprotect(&self) {
         let mut writer = self.writer();
         let Protected { owed, .. } = std::mem::take(&mut writer.protected);
-        // By the hand they are dead space until it comes by.
+        // With a hand, the places are dead space until it comes by.
         if self.limits.policy().is_some() {
             owed.into_iter()
                 .for_each(|extent| writer.space.free(extent));

@@ -1,11 +1,11 @@
-//! How far the store is handed to another process (`handing`), and what it was told in vain.
+//! The state of handing the store to another process (`handing`), and the invalidations told in vain.
 
 use crate::log::{Log, Position};
 use crate::recover::superblock::Superblock;
 use crate::script::Script;
 use std::ops::Range;
 
-/// Runs of invalidations that were told and are not durable; with one more, what lies between the last two counts as such, too.
+/// Runs of invalidations that were told and are not durable. A further run is joined with the last one, and with all between them.
 const LEFT_MAX: usize = 64;
 
 /// The entries of the log that the other process was told in vain, as positions, oldest first.
@@ -34,17 +34,17 @@ impl ToldInVain {
     }
 }
 
-/// How far the store is handed to another process.
+/// The state of handing the store to another process.
 #[derive(Debug, Default)]
 pub(crate) enum Handing {
     #[default]
     No,
-    /// On the way to the last checkpoint, or there.
+    /// The last checkpoint is under way, or done.
     Freezing,
     /// To be thawed as soon as no checkpoint is under way.
     Thaw,
     Thawing(Box<Thawing>),
-    /// The other has it. So many entries are being told to it.
+    /// The other process has the store. This many entries are being told to it.
     Over(usize),
 }
 
@@ -54,7 +54,7 @@ impl PartialEq for Handing {
     }
 }
 
-/// The superblock on its way to the disk.
+/// The superblock of a thaw, on its way to the disk.
 #[derive(Debug)]
 pub(crate) struct Thawing {
     pub script: Script,
@@ -68,7 +68,7 @@ impl Handing {
         matches!(self, Handing::Thaw | Handing::Thawing(_))
     }
 
-    /// Do entries of the log wait until it is known who commits them?
+    /// Do entries of the log wait until it is known which process commits them?
     pub(crate) fn keeps_entries(&self, log: &Log) -> bool {
         matches!(self, Handing::Freezing) && log.is_settled()
     }

@@ -55,7 +55,7 @@ pub struct Place {
 pub struct ScanRead {
     /// Bytes from the start of the store.
     pub offset: u64,
-    /// How many.
+    /// How many bytes.
     pub len: usize,
     number: u64,
 }
@@ -65,7 +65,7 @@ pub struct ScanRead {
 pub enum Peek {
     /// Header, key and metadata.
     Head(RecordHead),
-    /// Key and metadata reach further: so many bytes of the record are needed.
+    /// Key and metadata reach further: this many bytes of the record are needed.
     Needs(usize),
 }
 
@@ -113,7 +113,7 @@ pub struct LogSummary {
     pub pages: u64,
     /// Every acknowledged entry above this sequence is there.
     pub horizon: Sequence,
-    /// No page is missing.
+    /// Whether no page is missing.
     pub whole: bool,
     /// Invalidations of one primary key.
     pub keys: u64,
@@ -131,7 +131,7 @@ pub struct LogSummary {
 pub struct JournalSummary {
     /// All regions.
     pub regions: u32,
-    /// Those opened at least once.
+    /// Regions opened at least once.
     pub opened: u32,
     /// Regions unknown because a page of the journal is damaged.
     pub unknown: u32,
@@ -145,19 +145,19 @@ pub struct JournalSummary {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct CheckpointSummary {
-    /// Rises from one to the next.
+    /// Rises from one checkpoint to the next.
     pub generation: u64,
     /// The sequence at which it was begun.
     pub covers: Sequence,
     /// The sequence when it was ended.
     pub ended: Sequence,
-    /// Parts that found no room in the area; what they would have said is read again at a start after a crash.
+    /// Parts that found no room in the area; their content is read again at a start after a crash.
     pub left_out: u32,
 }
 
 impl Settings {
-    /// These settings, with a replacement under which the store can be taken up as it was left: nothing is scanned or lost
-    /// only because a tool has not been told the policy.
+    /// These settings, with a replacement that fits the store as it was left, so that nothing is scanned or lost only because a tool
+    /// does not know the policy.
     #[must_use]
     pub fn as_left(&self, superblock: &Superblock) -> Self {
         let replacement = match superblock.policy {
@@ -176,7 +176,7 @@ impl Inspection {
     /// that uses the store.
     pub fn of(superblock: Superblock, found: &Found, settings: &Settings) -> Self {
         let settings = settings.as_left(&superblock);
-        // For a store that must start empty; it is written nowhere.
+        // Used if the store must start empty; it is written nowhere.
         let nobody = Identity::new([0; Identity::RANDOM_BYTES]).placed_as(&superblock);
         let (store, recovered) = Store::recover(superblock.clone(), found, &settings, nobody);
         Self {
@@ -186,12 +186,12 @@ impl Inspection {
         }
     }
 
-    /// What a start would do.
+    /// The outcome of a start.
     pub fn recovered(&self) -> &Recovered {
         &self.recovered
     }
 
-    /// As it lies on the disk.
+    /// The superblock as it lies on the disk.
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
     }
@@ -214,14 +214,14 @@ impl Inspection {
     /// Do the records lie within the store, none over another?
     ///
     /// # Errors
-    /// What does not hold.
+    /// The condition that does not hold.
     pub fn audit(&self) -> Result<(), String> {
         self.store.audit()
     }
 
-    /// The next read of the scan; each is to be answered by [`Self::read_done`]. None: as many as there may be are under way, or there is no more.
+    /// The next read of the scan; answer each with [`Self::read_done`]. `None` if the most reads are under way, or there are no more.
     pub fn next_read(&self) -> Option<ScanRead> {
-        // What was read is looked through when it is reported done, so all steps are reads.
+        // Reads are searched when they are reported done, so all steps here are reads.
         match self.store.next_scan_step()? {
             ScanStep::Read {
                 number,
@@ -236,16 +236,16 @@ impl Inspection {
         }
     }
 
-    /// A read of the scan is done. None: the device refused, and what lies there is passed over.
+    /// A read of the scan is done. `None` if the device refused; its bytes are skipped.
     pub fn read_done(&self, read: ScanRead, bytes: Option<Bytes>) {
         self.store.scan_read_done(read.number, bytes);
-        // What came earlier may have been waiting for it.
+        // Reads that finished earlier may have been waiting for this one.
         while self.store.is_something_to_look_through() {
             self.store.look_on();
         }
     }
 
-    /// What is left of the scan; None: all records are known.
+    /// The progress of the scan; `None` once all records are known.
     pub fn recovery(&self) -> Option<Progress> {
         self.store.recovery()
     }
@@ -260,7 +260,7 @@ impl Inspection {
         places
     }
 
-    /// Where the record lies that the index has for this key, or for another that it cannot tell from it.
+    /// The place of the record that the index has for this key, or for another key that it cannot tell apart.
     pub fn find(&self, hash: KeyHash) -> Option<Place> {
         let shard = self.store.shard(self.store.shard_of(hash));
         shard.find(hash).map(|spot| Place::of(shard.entry(spot)))
@@ -319,11 +319,11 @@ impl Inspection {
         }))
     }
 
-    /// Verifies a whole record, of whatever key: MAC, epoch, place, lengths, checksum, padding, and that the index leads to it. Whether
-    /// its key has its hash is for the caller to say, who knows which part of a key is hashed.
+    /// Verifies a whole record, of whatever key: MAC, epoch, place, lengths, checksum, padding, and that the index leads to it. The
+    /// caller checks that the key has this hash, since only the caller knows which part of a key is hashed.
     ///
     /// # Errors
-    /// What is wrong with it. [`Corrupt::Invalidated`] is no damage.
+    /// The fault of the bytes. [`Corrupt::Invalidated`] is no damage.
     pub fn decode(&self, place: Place, bytes: &Bytes) -> Result<(KeyHash, RecordParts), Corrupt> {
         let expected = Expected {
             secret: &self.store.secret,
@@ -371,7 +371,7 @@ impl Place {
 }
 
 impl Summary {
-    /// Reads each part by itself; what is wrong with one says nothing about the others.
+    /// Reads each part by itself, so that damage to one does not affect the others.
     pub fn of(superblock: &Superblock, found: &Found) -> Self {
         Self {
             log: LogSummary::of(superblock, found),

@@ -1,10 +1,10 @@
-//! Invalidations: by key, by pattern, soft ones. What holds at once, and when it is known to hold after a crash.
+//! Invalidations: by key, by pattern, soft ones; their effect at once, and when they are known to survive a crash.
 //!
-//! An invalidation draws its sequence under the lock of what it changes, so that whoever has seen the number finds the record gone. Then it
-//! is appended to the log; `background` commits that, and the durability handle tells when.
+//! An invalidation takes its sequence under the lock of the state that it changes, so that a thread that has seen the number finds the
+//! record gone. Then it is appended to the log; `background` commits the log, and the durability handle tells when it is durable.
 //!
-//! Not known here: how the log is written, who waits.
-//! Limits: those of the log, of the predicates, and of remembered soft purges; what does not fit is refused, or purged.
+//! Not known here: how the log is written, which callers wait.
+//! Limits: those of the log, of the predicates, and of remembered soft purges; beyond them a soft purge becomes a purge, others are refused.
 
 use crate::index::key::KeyHash;
 use crate::lock::lock;
@@ -62,8 +62,8 @@ pub enum NotTaken {
     /// The pattern is longer than 1024 bytes.
     #[error("a pattern may have at most {} bytes", TEXT_BYTES_MAX)]
     TooLong,
-    /// There is no room for another pattern now. There will be when older records were compared with the present
-    /// ones.
+    /// There is no room for another pattern now. There will be once older records have been compared with the present
+    /// patterns.
     #[error("too many purges by pattern are still being worked off")]
     Full,
 }
@@ -101,8 +101,8 @@ impl Store {
         // Under the lock that a sweep holds when a record leaves.
         let is_needless = only_stored && !indexed && !self.may_come_back(primary);
         if indexed {
-            // It may have been another key's record, which the log entry does not name; and until the entry is in the log, who
-            // asks for this key again must not take it for one that was never stored.
+            // The record may have been another key's, which the log entry does not name. And until the entry is in the log, another
+            // invalidation of this key must not find that it was never stored.
             self.has_left(primary);
         }
         drop(shard);
@@ -123,15 +123,15 @@ impl Store {
             || lock(&self.left).has(self.name_of(hash))
     }
 
-    /// Does no invalidation wait for the disk? One of the same key might.
+    /// Is every invalidation durable? One that waits may be of the same key.
     fn is_all_durable(&self) -> bool {
         let background = self.background();
         background.log.durable() == background.log.end()
     }
 
     /// Puts a primary key in doubt: its record and its variants are still there, and each read of them says so
-    /// ([`crate::RecordParts::doubted`]). Fills that began before are refused. All of that holds at once; that it also holds after a crash,
-    /// only when the durability handle is settled.
+    /// ([`crate::RecordParts::doubted`]). Fills that began before are refused. All of that holds at once, and after a crash once the
+    /// durability handle is settled.
     pub fn doubt(&self, primary: KeyHash) -> Invalidated {
         self.counters.invalidations.add(1);
         let mut shard = self.shard(self.shard_of(primary));
@@ -151,11 +151,11 @@ impl Store {
         Invalidated { indexed, handle }
     }
 
-    /// The variants of a primary key are stale; where that cannot be remembered, they are purged.
+    /// Makes the variants of a primary key stale; where that cannot be remembered, they are purged.
     pub(crate) fn soften(&self, shard: &mut Shard, primary: KeyHash, sequence: Sequence) {
         let max = self.limits.soft_purges_max;
         let mut noted = shard.soft.note(primary, sequence, max);
-        // What has no marker any more is out of reach. But what a scan finds may bring one back.
+        // Soft purges of primaries without a marker can be forgotten: the variants are out of reach. But a scan may bring the marker back.
         if noted.is_err() && !self.is_scanning() {
             let Shard { soft, index, .. } = &mut *shard;
             soft.retain(|primary| index.has_marker(primary));
@@ -167,10 +167,10 @@ impl Store {
         }
     }
 
-    /// Would [`Self::invalidate_matching`] take that pattern now? One that comes meanwhile may take the room.
+    /// Would [`Self::invalidate_matching`] take that pattern now? Another pattern may take the room meanwhile.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Self::invalidate_matching`].
     pub(crate) fn would_take(&self, kind: u8, pattern: &[u8]) -> Result<(), NotTaken> {
         if pattern.len() > TEXT_BYTES_MAX {
             return Err(NotTaken::TooLong);
@@ -182,7 +182,7 @@ impl Store {
         Err(NotTaken::Full)
     }
 
-    /// Invalidates everything a predicate is about, see [`crate::Settings::manner`]. Records are compared with it when they are read.
+    /// Invalidates every record that a predicate matches, see [`crate::Settings::manner`]. Records are compared with it when they are read.
     ///
     /// # Errors
     /// The pattern is too long, or there is no room for it now.

@@ -1,6 +1,6 @@
-//! The jobs in the background: the work that they hand out, and how far each is.
+//! The background jobs: the work that they hand out, and the state of each.
 //!
-//! Not known here: what comes before what (`background`).
+//! Not known here: the order of jobs (`background`).
 
 use crate::handover::{Handing, ToldInVain};
 use crate::log::{Log, Position};
@@ -19,17 +19,17 @@ const RETRY_MS_MAX: u64 = 10_000;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct WorkId(u64);
 
-/// Something to carry out. Each must be answered by exactly one [`Store::work_done`](crate::Store::work_done).
+/// A piece of work to carry out. Each must be answered by exactly one [`Store::work_done`](crate::Store::work_done).
 #[derive(Clone, Debug)]
 #[must_use = "the store waits for it"]
 pub struct Work {
     /// For [`Store::work_done`](crate::Store::work_done).
     pub id: WorkId,
-    /// What to do.
+    /// The step to carry out.
     pub op: WorkOp,
 }
 
-/// What to do.
+/// The kinds of work.
 #[derive(Clone, Debug)]
 pub enum WorkOp {
     /// Read bytes.
@@ -53,7 +53,7 @@ pub enum WorkOp {
     Yield,
 }
 
-/// Whose a piece of work is.
+/// The job that a piece of work belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner {
     Log,
@@ -75,7 +75,7 @@ pub(crate) struct Retry {
 
 impl Retry {
     pub(crate) fn is_due(&mut self, now_ms: u64) -> bool {
-        // If the clock was set back, the pause ends.
+        // If the clock was set back, the pause is at most the longest one.
         self.not_before_ms = self.not_before_ms.min(now_ms + RETRY_MS_MAX);
         now_ms >= self.not_before_ms
     }
@@ -100,17 +100,17 @@ impl Retry {
 pub(crate) struct Background {
     pub log: Log,
     pub journal: Journal,
-    /// As last written.
+    /// The superblock as last written.
     pub superblock: Superblock,
     /// The copy of the superblock that may be torn, if one is.
     pub suspect_copy: u64,
-    /// The sequence at which the last published checkpoint began; None: there is none.
+    /// The sequence at which the last published checkpoint began; `None` if there is none.
     pub covers: Option<Sequence>,
     pub(crate) snapshot: Option<Snapshot>,
     pub(crate) commit: Option<(Script, Position)>,
     /// The first commit of entries below this failed.
     pub(crate) failed_until: Position,
-    /// Of those that another process was told.
+    /// Entries that another process was told, and did not make durable.
     pub(crate) told_in_vain: ToldInVain,
     pub(crate) retry_log: Retry,
     pub(crate) retry_note: Retry,
@@ -121,7 +121,7 @@ pub(crate) struct Background {
     pub(crate) sweeping: bool,
     pub(crate) closing: bool,
     pub(crate) closed: bool,
-    /// How far the store is handed to another process.
+    /// The state of handing the store to another process.
     pub(crate) handing: Handing,
     owners: HashMap<u64, Owner>,
     next_id: u64,
@@ -152,7 +152,7 @@ impl Background {
         }
     }
 
-    /// What the opening must write of the log, at offsets from the start of the store; see [`Log::opening_writes`].
+    /// The writes of the log at the opening, at offsets from the start of the store; see [`Log::opening_writes`].
     pub(crate) fn opening_of_log(&mut self) -> Vec<(u64, Bytes)> {
         let at = self.superblock.geometry.invalidation_log_at;
         let writes = self.log.opening_writes();
@@ -173,7 +173,7 @@ impl Background {
         Some(Work { id: WorkId(id), op })
     }
 
-    /// Whose work is reported done. None: it was reported before.
+    /// The job whose work is reported done. `None` if it was reported before.
     pub(crate) fn reported(&mut self, id: WorkId) -> Option<Owner> {
         self.owners.remove(&id.0)
     }

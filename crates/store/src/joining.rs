@@ -1,9 +1,9 @@
-//! Joining a set of stores at a start: which members keep what they have, and which start empty.
+//! Joining a set of stores at a start: which members keep their content, and which start empty.
 //!
 //! A member that was away, or did not own a key for a while, has missed invalidations. Two numbers in the superblocks
 //! detect this:
 //! * the set's *generation* rises at every start and is written to every member present. A member that comes back with a
-//!   lower one has missed a run: it starts empty. So does one with the same that was placed otherwise: it was in another run.
+//!   lower one has missed a run and starts empty. So does one of the same generation with another placement: it was in another run.
 //! * the *placement*, a hash of ids and weights. A key that leaves by one change can come back by a later one, and
 //!   has missed purges by then. With rendezvous hashing, added members only take keys, and members that leave only
 //!   give keys away. So a member notes when keys last may have left it; when keys may come, it refuses what it stored
@@ -19,7 +19,7 @@ pub fn member_id(uuid: [u8; 16]) -> u64 {
     XxHash3_64::oneshot(&uuid)
 }
 
-/// What a member of a set must do at a start.
+/// The duty of a member of a set at a start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Joining {
     /// Go on with its content; the superblock carries the set's numbers.
@@ -36,7 +36,7 @@ pub enum Joining {
 pub struct SetNumbers {
     /// Names the set.
     pub uuid: [u8; 16],
-    /// Of this start.
+    /// The generation of this start.
     pub generation: u64,
     /// Seeds the key hashes of all members.
     pub hash_seed: u64,
@@ -51,8 +51,8 @@ pub struct Moves {
     pub may_leave: bool,
 }
 
-/// How keys move for a member that was left with this superblock. `members`: those of now, by id and weight, each with its
-/// superblock if it goes on with what it has.
+/// How keys move for a member that was left with this superblock. `members`: the present members, by id and weight, each with
+/// its superblock if it keeps its content.
 pub fn moves(own: &Superblock, members: &[(u64, u32, Option<&Superblock>)]) -> Moves {
     // The members that were placed together with it, with their present weights.
     let stayed: Vec<(u64, u32)> = members
@@ -115,7 +115,7 @@ pub fn join(found: &[Option<Superblock>], fresh: SetNumbers) -> (SetNumbers, Vec
                 reason: "it was away while the others were in use, and has missed what was purged",
             }
         } else if newest.is_some_and(|newest| newest.placement != block.placement) {
-            // Each ran without the other equally often.
+            // The two have run without each other equally often.
             Joining::StartsEmpty {
                 reason: "it was in use without the others, and has missed what was purged there",
             }
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(keeps, [false, true, true]);
         assert_eq!((numbers.uuid, numbers.generation), ([3; 16], 6));
         assert_eq!(numbers.hash_seed, 3);
-        // Where neither has more, the one that was started more often.
+        // Where neither set has more stores, the set that was started more often.
         let (numbers, keeps) = kept(&[member_of(2, 7, &together), own]);
         assert_eq!(keeps, [true, false]);
         assert_eq!((numbers.uuid, numbers.generation), ([2; 16], 8));

@@ -1,4 +1,4 @@
-//! The object store as a state machine: index, clusters, eviction, what survives a crash.
+//! The object store as a state machine: index, cluster writes, eviction, recovery.
 //!
 //! One preallocated file or device holds everything: superblock, checkpoints, invalidation log, region journal, records in runs
 //! of chunks. This crate decides; it never touches the device, the clock or the network. A call returns the I/O it
@@ -7,27 +7,27 @@
 //! | to | call | then |
 //! |---|---|---|
 //! | open | [`OpenPlan::of`], [`Store::recover`] or [`Store::create`] | write [`Store::opening`], each flushed, before anything else |
-//! | keep it going | [`Store::next_work`], until there is none | carry out the [`Work`], [`Store::work_done`] |
+//! | keep it going | [`Store::next_work`], until it returns none | carry out the [`Work`], [`Store::work_done`] |
 //! | read | [`Store::look_up`] | carry out the [`Read`], [`Store::decode_read`], [`Store::read_done`], compare the key |
 //! | read a part of a fragment | [`Store::part_of`] | carry out one read or two, [`Store::decode_front`], [`Store::decode_part`], [`Store::read_done`] |
-//! | read more than asked for | [`Store::reach`] | [`Store::companions`], before the read is done |
+//! | read beyond the record | [`Store::reach`] | [`Store::companions`], before the read is done |
 //! | store | [`Store::insert`], [`Store::renew`] | carry out the [`Write`]s, [`Store::write_done`] for each |
-//! | keep what is worth it | [`Store::next_reinsertion`], when there is time | carry out the read, [`Store::reinsertion_done`], then the [`Write`]s |
-//! | keep what is read soon | [`Store::need`], [`Needs`]; [`Store::next_move`], until there is none | carry out the read, [`Store::move_done`], then the [`Write`]s |
-//! | wait | [`Store::tick`], every tenth of a second | carry out the writes |
+//! | write worthy records again | [`Store::next_reinsertion`], when there is time | read, [`Store::reinsertion_done`], then the [`Write`]s |
+//! | keep needed records | [`Store::need`], [`Needs`]; [`Store::next_move`], until there is none | read, [`Store::move_done`], then the [`Write`]s |
+//! | meet deadlines | [`Store::tick`], every tenth of a second | carry out the writes |
 //! | purge | [`Store::invalidate`], [`Store::invalidate_matching`] | acknowledge when [`Store::settled`] says durable |
 //! | close | [`Store::flush`], [`Store::begin_close`] | [`Store::next_work`] until [`Store::is_closed`] |
-//! | hand it to another process | [`Store::freeze`], [`Store::is_frozen`], then [`Store::thaw`] or [`Store::hand_over`] | [`Store::next_told`], [`Store::told_done`] |
-//! | take it from one | as opening, then [`Store::protect`] | [`Store::unprotect`] |
-//! | use several | [`Set`] | |
-//! | look into one | [`Inspection`], [`Summary`] | |
+//! | hand over | [`Store::freeze`], [`Store::is_frozen`], [`Store::thaw`] or [`Store::hand_over`] | [`Store::next_told`], [`Store::told_done`] |
+//! | take over | as opening, then [`Store::protect`] | [`Store::unprotect`] |
+//! | use several stores | [`Set`] | |
+//! | inspect a store | [`Inspection`], [`Summary`] | |
 //!
-//! The life of a record: cut into an open cluster (*writing*: served from the buffer), written (*live*: one read serves
+//! The life of a record: put into an open cluster (*writing*: served from the buffer), written (*live*: one read serves
 //! it), then evicted (the hand has come by, or a policy chose it; its readers may finish) or killed (invalidated, replaced,
-//! corrupt: its readers are told not to serve it). Its chunks may be used again when its own write has completed and its
-//! last reader has gone; by the default policy, when the hand has come by, the region's note is durable, and nobody reads them.
+//! corrupt: its readers are told not to serve it). Its chunks are reused when its own write has completed and its last
+//! reader has gone. With the default policy, also the hand must have come by and the region's note be durable.
 //!
-//! What holds at all times:
+//! Invariants of the store:
 //! * every byte that [`Store::decode`] hands out is what was stored under exactly that key hash by this store in this
 //!   epoch: MAC, checksum, place; the caller compares the full key;
 //! * after [`Store::invalidate`] has returned, no look-up finds what was stored before, no fill that began before it
@@ -38,8 +38,8 @@
 //! A crash loses writes that had not reached the disk, and may bring back an older version of a replaced record, but
 //! never a durably invalidated one (docs/decisions/0017).
 //!
-//! The files, from below; none knows one of a row below its own. What the store does lies in files above the store, each for one
-//! purpose, since what it holds lies below:
+//! The files, from below; no file uses one of a row below its own. The methods of `Store` lie in files above `store`, each for one
+//! purpose.
 //!
 //! | | files |
 //! |---|---|

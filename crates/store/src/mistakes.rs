@@ -1,12 +1,12 @@
 //! Deliberate mistakes, one by one, so that the fault simulation can show that it would notice them.
 //!
-//! Not among them: to accept records of another epoch. A store that starts empty gets a new secret and a new seed of its hashes as
-//! well, so nothing of the old one would verify or be looked up; the epoch is the second of three locks. Nor to write again what lay in a
-//! stretch that was swept while it was read: its region's opening tells that as well, unless another thread is very fast.
+//! Two mistakes are not among them. Accepting records of another epoch: a store that starts empty gets a new secret and a new hash seed as
+//! well, so old records would neither verify nor be looked up. Writing again records of a stretch that was swept while it was read: the
+//! opening of their region prevents that as well, unless another thread is very fast.
 //!
 //! Without the feature `mistakes`, which only the simulation turns on, none can be made and the checks compile to nothing.
 
-/// What to do wrong.
+/// A deliberate mistake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Mistake {
@@ -38,42 +38,42 @@ pub enum Mistake {
     SingleLogCopy,
     /// Records older than their region's opening are accepted.
     NoOpenedAt,
-    /// An extent is free as soon as its record is dropped, whoever reads it.
+    /// An extent is free as soon as its record is dropped, even while it is read.
     FreeWhileRead,
-    /// An invalidation leaves what waits in a locality buffer.
+    /// An invalidation spares records that wait in a locality buffer.
     KeepWaiting,
     /// A marker that leaves may be followed by one of the same salt.
     SaltAgain,
-    /// What the log has invalidated keeps the marker that the checkpoint has.
+    /// A primary that the log has invalidated keeps the marker that the checkpoint has.
     MarkerOfPurged,
     /// A note of several regions has only the first of them.
     NoteOfFirst,
-    /// What a note under way at a clean stop had is noted in smaller parts by the next start.
+    /// The regions of a note under way at a clean stop are noted in smaller parts by the next start.
     NoteInParts,
     /// Regions that a scan finds empty are used in the order in which it finds them.
     EmptyAtOnce,
     /// A thawed store goes on before the superblock says that it is open.
     ThawInSilence,
-    /// After the store was handed over this process still finds what is in its index.
+    /// After the store was handed over this process still finds the records in its index.
     ServeWhatIsGone,
-    /// What this process invalidates after the store was handed over counts as durable, and the other is not told.
+    /// Invalidations of this process after the store was handed over count as durable, and the other process is not told.
     ForgetToTell,
-    /// The other process overwrites what this one still reads.
+    /// The other process overwrites places that this one still reads.
     NoProtection,
-    /// What is protected is free in an allocator that a scan makes anew.
+    /// Protected places are free in an allocator that a scan makes anew.
     ProtectionOfBefore,
     /// The other process is told nothing more, once it could not make something durable.
     TellNoMore,
-    /// Of the variants that a scan finds the highest salt counts, not the newest record.
+    /// Among the variants that a scan finds, the highest salt counts instead of the newest record.
     HighestSalt,
-    /// What the sweep has read is written again although it was purged, put in doubt or replaced meanwhile.
+    /// A record that reinsertion has read is written again although it was purged, put in doubt or replaced meanwhile.
     ReinsertTheDead,
-    /// What the sweep has read is written again without comparing its checksum.
+    /// A record that reinsertion has read is written again without comparing its checksum.
     ReinsertUnverified,
 }
 
 impl Mistake {
-    /// Those that some thousand seeds must notice.
+    /// Mistakes that some thousand seeds must reveal.
     pub const ALL: [Mistake; 29] = [
         Mistake::NoLog,
         Mistake::NoHorizon,
@@ -106,10 +106,10 @@ impl Mistake {
         Mistake::ReinsertUnverified,
     ];
 
-    /// Those that one seed in some thousands notices, which is kept as a test.
+    /// Mistakes that one seed in some thousands reveals; that seed is kept as a test.
     pub const SELDOM: [Mistake; 1] = [Mistake::HighestSalt];
 
-    /// How it is written on the command line.
+    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Mistake::NoLog => "no-log",

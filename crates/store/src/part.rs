@@ -10,7 +10,7 @@
 //! fragment's key never change, so blocks that match the table are the right ones, wherever the record lies by then.
 //! Whether the record may still be read is asked anew each time, by the look-up.
 //!
-//! Not known here: which part is wanted, who keeps fronts.
+//! Not known here: which part is wanted, where fronts are kept.
 
 use crate::blocks::{BLOCK_BYTES, Blocks};
 use crate::index::reading::Read;
@@ -21,7 +21,7 @@ use bytes::Bytes;
 use extent::Chunks;
 use std::ops::Range;
 
-/// Where the bytes lie that are needed for a part of a fragment's body, in bytes from the record's beginning.
+/// The place of the bytes that are needed for a part of a fragment's body, in bytes from the record's beginning.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PartPlace {
     /// The front ends here; it is needed only if no [`Front`] is known.
@@ -36,10 +36,10 @@ impl PartPlace {
 }
 
 impl Store {
-    /// Where a part of the body of a fragment lies whose key and body have these lengths, and which has no metadata. Whole chunks, so
-    /// they can be read.
+    /// The place of a part of a fragment's body, if key and body have these lengths and there is no metadata. It consists of whole
+    /// blocks or chunks, so that it can be read.
     ///
-    /// `None`: the record is another one's, or one that must be read whole ([`Self::renews_part`]).
+    /// `None` if the record has other lengths, and so is another key's. If it is to be renewed, read it whole ([`Self::renews_part`]).
     pub fn part_of(
         &self,
         read: &Read,
@@ -65,7 +65,7 @@ impl Store {
         })
     }
 
-    /// Is a fragment that is read at this place to be written again? Then it must be read whole.
+    /// Is a fragment that is read at this place to be written again? Then read it whole.
     pub fn renews_part(&self, read: &Read) -> bool {
         let bytes = self.fragment_bytes().div_ceil(self.geometry.chunk_bytes);
         read.renew && self.is_near(read.extent.first, Chunks(bytes))
@@ -85,7 +85,7 @@ impl Store {
         }
     }
 
-    /// Verifies blocks, which lie at `at` in the record. Where in them this part of the body lies.
+    /// Verifies blocks, which lie at `at` in the record. Returns where in them this part of the body lies.
     ///
     /// # Errors
     /// They are not whole blocks of that record, or the part is not in them.

@@ -1,9 +1,9 @@
-//! One record: header, key, metadata, of a fragment a table of its `blocks`, body, zeros up to the next chunk.
+//! One record: header, key, metadata, for a fragment a table of its `blocks`, body, zeros up to the next chunk.
 //!
-//! The header says what follows and where the record belongs (store, epoch, chunks, key hash). Its last field is a
-//! SipHash-2-4-128 over the rest, keyed by the store's secret, and the checksum of key, metadata and body
-//! is under that MAC; of a fragment that of key, metadata and table, which covers the body. The record of a variant carries its primary's marker between key and metadata. So bytes that some origin put into a body can't pass for a record, whatever chunk
-//! they come to lie on, and a record can't pass for one of another place, epoch or store.
+//! The header describes the parts and where the record belongs (store, epoch, chunks, key hash). Its last field is a SipHash-2-4-128 over
+//! the rest, keyed by the store's secret. The checksum of key, metadata and body is under that MAC; for a fragment it is that of key, metadata
+//! and table, which covers the body. The record of a variant carries its primary's marker between key and metadata. So bytes that an origin
+//! puts into a body cannot pass for a record on any chunk, and a record cannot pass for one of another place, epoch or store.
 //!
 //! [`decode`] is given foreign bytes: it answers with [`Corrupt`], never with a panic.
 //! Not known here: which records are alive.
@@ -54,7 +54,7 @@ pub struct Fragment {
     pub number: u32,
 }
 
-/// What the head record of a large object knows of its fragments.
+/// The facts about its fragments in the head record of a large object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ObjectTotal {
     /// The fetch whose fragments count.
@@ -74,7 +74,7 @@ pub struct NewRecord<'a> {
     pub primary: KeyHash,
     /// The full key; at most [`KEY_BYTES_MAX`].
     pub key: &'a [u8],
-    /// The caller's own; at most [`META_BYTES_MAX`].
+    /// The caller's metadata, opaque here; at most [`META_BYTES_MAX`].
     pub meta: &'a [u8],
     /// The body in pieces.
     pub body: &'a [&'a [u8]],
@@ -93,12 +93,12 @@ impl NewRecord<'_> {
         self.body.iter().map(|piece| piece.len() as u64).sum()
     }
 
-    /// Is it found through its primary's marker? All that lies under another key than the primary is, but the fragments of an object.
+    /// Is it found through its primary's marker? So are all records under another key than the primary, except the fragments of an object.
     pub(crate) fn is_variant(&self) -> bool {
         self.hash != self.primary && (self.fragment.is_none() || self.total.is_some())
     }
 
-    /// Bytes without the padding; `marker` are those of the marker that it carries.
+    /// Bytes without the padding; `marker` is the marker that the record carries.
     pub(crate) fn record_bytes(&self, marker: &[u8]) -> u64 {
         match self.blocks(marker) {
             Some(blocks) => blocks.body_end,
@@ -106,12 +106,12 @@ impl NewRecord<'_> {
         }
     }
 
-    /// Header, key, marker and metadata.
+    /// Bytes of header, key, marker and metadata.
     fn before(&self, marker: &[u8]) -> u64 {
         (HEADER_BYTES + self.key.len() + marker.len() + self.meta.len()) as u64
     }
 
-    /// Of a fragment.
+    /// The blocks of a fragment; `None` for other records.
     fn blocks(&self, marker: &[u8]) -> Option<Blocks> {
         let blocks = || Blocks::of(self.before(marker), self.body_len());
         (self.fragment).map(|_| blocks().expect("a body in memory is shorter than that"))
@@ -134,7 +134,7 @@ impl NewRecord<'_> {
         }
     }
 
-    /// With a body of that length: where it begins, and where the record ends.
+    /// Where a body of `body_len` bytes begins, and where the record ends.
     pub(crate) fn layout(&self, marker: &[u8], body_len: u64) -> (u64, u64) {
         let before = self.before(marker);
         let begin = match self.fragment {
@@ -154,7 +154,7 @@ impl NewRecord<'_> {
         place[at..].fill(0);
     }
 
-    /// Copies key, marker, metadata and table behind the header's place, and says where they end.
+    /// Copies key, marker, metadata and table behind the header's place. Returns where they end.
     pub(crate) fn write_front(&self, marker: &[u8], table: &[u8], place: &mut [u8]) -> usize {
         let mut at = HEADER_BYTES;
         for part in [self.key, marker, self.meta, table] {
@@ -191,16 +191,16 @@ impl NewRecord<'_> {
     }
 }
 
-/// What proves that a record's bytes are whole.
+/// The checksums of a record.
 #[derive(Debug)]
 pub(crate) struct Sums {
     /// For the header.
     pub checksum: u64,
-    /// Of a fragment: one checksum for each block. Else empty.
+    /// For a fragment, one checksum for each block; otherwise empty.
     pub table: Vec<u8>,
 }
 
-/// What the store adds to a record.
+/// The fields that the store adds to a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed {
     pub epoch: u64,
@@ -221,7 +221,7 @@ pub(crate) struct Header {
     pub began: Sequence,
     pub stored_unix_ms: u64,
     pub key_len: u32,
-    /// Of the marker, if it has one, and the metadata.
+    /// Length of the marker, if it has one, and the metadata.
     pub meta_len: u32,
     pub body_len: u64,
     pub has_marker: bool,
@@ -320,7 +320,7 @@ impl Header {
         HEADER_BYTES as u64 + u64::from(self.key_len) + u64::from(self.meta_len)
     }
 
-    /// Where the body lies. `None`: so long is no record.
+    /// Where the body lies. `None` if the lengths are impossible.
     fn body(&self) -> Option<Range<u64>> {
         let start = match self.blocks()? {
             Some(blocks) => blocks.body_at,
@@ -329,7 +329,7 @@ impl Header {
         Some(start..start.checked_add(self.body_len)?)
     }
 
-    /// Of a fragment: where table and body lie. `None`: so long is no record.
+    /// For a fragment, where table and body lie. `None` if the lengths are impossible.
     fn blocks(&self) -> Option<Option<Blocks>> {
         match self.fragment {
             Some(_) => Blocks::of(self.meta_end(), self.body_len).map(Some),
@@ -353,11 +353,11 @@ impl Header {
     }
 }
 
-/// What comes before the body of a record.
+/// The parts before the body of a record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Head<'a> {
     pub key: &'a [u8],
-    /// Of a variant: that of its primary when it was stored.
+    /// For a variant, the marker of its primary when it was stored.
     pub marker: Option<Carried<'a>>,
     pub meta: &'a [u8],
 }
@@ -394,16 +394,16 @@ pub struct RecordParts {
     pub began: Sequence,
     /// When it was stored, in milliseconds since 1970.
     pub stored_unix_ms: u64,
-    /// A predicate has put it in doubt since, see [`crate::Manner`].
+    /// A soft purge, by key or by predicate, has put it in doubt since, see [`crate::Manner`].
     pub doubted: bool,
 }
 
-/// What the bytes must be.
+/// The properties that the bytes must have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected<'a> {
     pub secret: &'a Secret,
     pub epoch: u64,
-    /// None: whatever the header says, as in a scan.
+    /// `None` accepts the hash in the header, as in a scan.
     pub hash: Option<KeyHash>,
     pub extent: Option<Extent>,
     pub chunk_bytes: u32,
@@ -434,7 +434,7 @@ pub(crate) fn decode(bytes: &Bytes, expected: Expected<'_>) -> Result<RecordPart
     })
 }
 
-/// Verifies everything but the MAC, which [`Header::decode`] did. What comes before the body.
+/// Verifies everything but the MAC, which [`Header::decode`] did. Returns the parts before the body.
 pub(crate) fn verify<'a>(
     header: &Header,
     bytes: &'a [u8],
@@ -455,7 +455,7 @@ pub(crate) fn verify<'a>(
             }
             None => verify_checksum(header, &bytes[HEADER_BYTES..body_end])?,
         }
-        // All of them, as many at a time as the processor can: most are zeros.
+        // Look at all of them, many at a time as the processor can: most are zeros.
         if bytes[body_end..].iter().fold(0, |all, &byte| all | byte) != 0 {
             return Err(Corrupt::Padding);
         }
@@ -463,7 +463,7 @@ pub(crate) fn verify<'a>(
     header.head(bytes)
 }
 
-/// Is it the header of a record of this epoch, place and key, whose lengths are true? Where its body lies.
+/// Is it the header of a record of this epoch, place and key, whose lengths are true? Returns where its body lies.
 fn verify_place(header: &Header, expected: Expected<'_>) -> Result<Range<u64>, Corrupt> {
     if header.epoch != expected.epoch {
         return Err(Corrupt::Epoch);
@@ -472,7 +472,7 @@ fn verify_place(header: &Header, expected: Expected<'_>) -> Result<Range<u64>, C
     if expected.extent.is_some_and(elsewhere) && !expected.mistakes.make(Mistake::NoPlaceCheck) {
         return Err(Corrupt::Place);
     }
-    // In its own place, but another key's: that is no damage.
+    // The record is in its place, but of another key: that is no damage.
     if expected.hash.is_some_and(|hash| header.hash != hash) {
         return Err(Corrupt::Hash);
     }
@@ -502,7 +502,7 @@ fn verify_checksum(header: &Header, covered: &[u8]) -> Result<(), Corrupt> {
     }
 }
 
-/// The front of a fragment's record, verified: all that is needed to verify parts of its body.
+/// The verified front of a fragment's record, by which parts of its body are verified.
 #[derive(Clone, Debug)]
 pub struct Front {
     /// The full key. A hash is no proof: compare it with the key that was asked for.
@@ -518,7 +518,7 @@ pub struct Front {
 }
 
 impl Front {
-    /// The same in memory of its own, and how many bytes that takes.
+    /// A copy in memory of its own, and how many bytes that takes.
     #[must_use]
     pub fn compact(&self) -> (Front, usize) {
         let mut all = Bytes::from([&self.key[..], &self.meta, &self.table].concat());
@@ -539,7 +539,7 @@ impl Front {
         self.blocks.around(part)
     }
 
-    /// Verifies blocks of the record, which lie at `at` in it. Where in them this part of the body lies.
+    /// Verifies blocks of the record, which lie at `at` in it. Returns where in them this part of the body lies.
     pub(crate) fn decode(
         &self,
         at: u64,
@@ -568,7 +568,7 @@ impl Front {
 pub(crate) fn decode_front(bytes: &Bytes, expected: Expected<'_>) -> Result<Front, Corrupt> {
     let header = Header::decode(bytes, expected.secret, expected.mistakes)?;
     verify_place(&header, expected)?;
-    // Another key's of the same hash, perhaps.
+    // Perhaps the record of another key with the same hash.
     let Some(blocks) = header.blocks().ok_or(Corrupt::Length)? else {
         return Err(Corrupt::Hash);
     };
@@ -584,7 +584,7 @@ pub(crate) fn decode_front(bytes: &Bytes, expected: Expected<'_>) -> Result<Fron
     })
 }
 
-/// Chunks that a record of so many bytes takes: a length that the index can express.
+/// Chunks that a record of `record_bytes` takes: a length that the index can express.
 pub(crate) fn chunks_for(record_bytes: u64, chunk_bytes: u32) -> Option<u32> {
     let chunks = u32::try_from(record_bytes.div_ceil(u64::from(chunk_bytes))).ok()?;
     encodable_chunks(chunks)

@@ -1,4 +1,4 @@
-//! The secret of a store: what makes its records its own.
+//! The secret of a store, by which it knows its own records.
 
 use std::fmt;
 use std::hash::Hasher;
@@ -24,18 +24,18 @@ impl Secret {
 
     /// Makes pseudonyms that last as long as the content of the store.
     pub(crate) fn pseudonyms(&self) -> Pseudonyms {
-        // No record and no page is so short, so it is no MAC of either.
+        // No record and no page is as short as this text, so the result is no MAC of either.
         Pseudonyms(SipHasher13::new_with_key(&self.mac(b"loligo: pseudonyms")))
     }
 }
 
-/// Makes names that say nothing for those who are told them: SipHash-1-3 under a key made of the store's secret. A sibling that is told
+/// Makes names that tell nothing to their recipients: SipHash-1-3 under a key made of the store's secret. A sibling that is told
 /// the seed of the [`crate::KeyHash`]es learns nothing about these.
 #[derive(Clone, Copy)]
 pub struct Pseudonyms(SipHasher13);
 
 impl Pseudonyms {
-    /// Of these bytes.
+    /// The pseudonym of these bytes.
     #[inline]
     pub fn of(&self, bytes: &[u8]) -> u64 {
         self.0.hash(bytes)

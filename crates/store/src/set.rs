@@ -5,7 +5,7 @@
 //! everything of a primary key (markers, variants, fragments, invalidations), so each member can go on, pause or fail
 //! alone.
 //!
-//! What a member does at a start: `joining`.
+//! The start of members: see `joining`.
 //!
 //! Not known here: devices, paths.
 //! Source: Thaler and Ravishankar, Using name-based mappings to increase hit rates (1998), for rendezvous hashing.
@@ -38,7 +38,7 @@ pub struct Set {
     members: Vec<Member>,
 }
 
-/// An invalidation of several members.
+/// The durability handles of an invalidation in several members.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use = "an invalidation may be acknowledged only when it is settled"]
 pub struct DurabilityHandles(Vec<(usize, DurabilityHandle)>);
@@ -143,7 +143,7 @@ impl Set {
         store.is_doubted(began, key, meta) || store.is_softened_since(primary, began)
     }
 
-    /// May a predicate match a record that began then? If not, key and metadata need not be compared.
+    /// May a predicate match a record that began at `began`? If not, key and metadata need not be compared.
     pub fn predicates_since(&self, primary: KeyHash, began: Sequence) -> bool {
         self.of(primary).predicates_since(began)
     }

@@ -22,20 +22,20 @@ pub const CLUSTERS_IN_FLIGHT_MIN: usize = 8;
 /// objects should be stored meanwhile.
 pub const IN_FLIGHT_BYTES_MAX: u64 = 64 << 20;
 
-/// And this share of the data area,
+/// The most bytes handed out, as a share of the data area.
 const IN_FLIGHT_SHARE: u64 = 16;
 
-/// but in a small store this many bytes, for a few large objects at once,
+/// In a small store this many bytes may be handed out, for a few large objects at once.
 const IN_FLIGHT_BYTES_SMALL: u64 = 8 << 20;
 
-/// up to this share. Records under way lie behind the hand and are served from memory, so only that memory limits
-/// them; a quarter leaves the hand room to go round.
+/// But at most this share of a small store. Records under way lie behind the hand and are served from memory, so only that memory
+/// limits them; a quarter leaves the hand room to go round.
 const IN_FLIGHT_SHARE_SMALL: u64 = 4;
 
 /// Origin servers whose records may be gathered at once.
 pub const LOCALITY_BUFFERS_MAX: usize = 128;
 
-/// Bytes gathered for each; less only if a cluster is smaller.
+/// Bytes gathered for each origin server; less only if a cluster is smaller.
 pub const LOCALITY_BUFFER_BYTES: u32 = 64 << 10;
 
 const SHARDS_MAX: usize = 1024;
@@ -54,9 +54,8 @@ pub enum Replacement {
         /// larger, a longer one's smaller. 0: no second chances.
         window_percent: u8,
     },
-    /// Likewise, but before a stretch is cleared it is read, and the records that are worth most for their length are written again: the
-    /// more often they were read, the shorter they are, the less long ago. While the disk does not keep up with that, as
-    /// `SecondChance`.
+    /// Stretch by stretch, too, but each is read before it is cleared, and the records that are worth most are written again: those that were
+    /// read often and recently, and are short. While the disk does not keep up with that, as `SecondChance`.
     Reinsertion {
         /// Percent of a stretch that is written again at most.
         percent: u8,
@@ -72,7 +71,7 @@ impl Replacement {
     /// The default share that is written again.
     pub const REINSERTED_PERCENT: u8 = 20;
 
-    /// How near to the hand a used record is written again; None: records go in the order of a policy.
+    /// How near to the hand a used record is written again; `None` if records leave in the order of a policy.
     pub fn window_percent(self) -> Option<u8> {
         match self {
             Self::SecondChance { window_percent } => Some(window_percent),
@@ -162,7 +161,7 @@ pub enum About {
     All,
 }
 
-/// How the predicates of a kind meet records.
+/// The effect of the predicates of a kind on records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Manner {
     /// Which records they match.
@@ -184,7 +183,7 @@ pub struct Settings {
     /// Milliseconds a record waits at most for its cluster to fill, and before that, with locality buffers, for its buffer.
     /// Default 1000. 0: it waits for nothing, and is a write of its own.
     pub cluster_deadline_ms: u64,
-    /// What leaves to make room. Default second-chance.
+    /// Which records leave to make room. Default reinsertion.
     pub replacement: Replacement,
     /// With an ordered policy: eviction starts when the used share of the chunks reaches the high one, and goes on to the
     /// low one. Default 97 and 95.
@@ -194,12 +193,12 @@ pub struct Settings {
     /// Bodies of up to this length are one record with their head; longer ones are cut into fragments of a little more. Default 1 MiB;
     /// in effect at most half of a region, less 64 KiB for a head. Only for a new store: it keeps the fragments it was made with.
     pub fragment_bytes: u32,
-    /// Buffers of [`LOCALITY_BUFFER_BYTES`] that gather the records of one recent origin server each, so that what belongs together
-    /// lies together: at most 128. 0, the default: none, records lie in the order in which they came.
+    /// Buffers of [`LOCALITY_BUFFER_BYTES`] that gather the records of one recent origin server each, so that records that belong together
+    /// lie together: at most 128. 0, the default: none, records lie in the order in which they came.
     pub locality_buffers: usize,
     /// Parts of the index with a lock each: a power of two (rounded up to one), at most 1024. Default 64.
     pub shards: usize,
-    /// How the predicates of a kind meet records. The default: kind 1 is a prefix of the key, any other kills everything.
+    /// The effect of the predicates of a kind on records. The default: kind 1 is a prefix of the key, any other kills everything.
     pub manner: fn(kind: u8) -> Manner,
     /// The words in a record's metadata, for kinds that are [`About::Word`]. The default: all of it is one.
     pub words: Words,
@@ -239,7 +238,7 @@ impl Default for Settings {
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
     pub cluster_chunks: u32,
-    /// A cluster with so many is written at once: all that it has room for, or the first record.
+    /// A cluster with this many used chunks is written at once: when it is full, or with its first record if there is no deadline.
     pub full_chunks: u32,
     pub cluster_deadline_ms: u64,
     pub replacement: Replacement,
@@ -254,7 +253,7 @@ pub(crate) struct Limits {
     /// Soft purges of resources with variants that each shard remembers.
     pub soft_purges_max: usize,
     pub shards: usize,
-    /// What memory keeps of the use of records.
+    /// Which bits of an entry hold the use of its record.
     pub usage_bits: UsageBits,
     /// Segments of the index in each shard.
     pub segments: usize,
@@ -264,7 +263,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// `fragment_bytes`: of that store.
+    /// `fragment_bytes` is the fragment length of that store.
     pub(crate) fn fit(settings: &Settings, geometry: &Geometry, fragment_bytes: u32) -> Self {
         let chunk_bytes = u64::from(geometry.chunk_bytes);
         let data_bytes = geometry.data_bytes();

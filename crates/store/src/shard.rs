@@ -77,7 +77,7 @@ pub(crate) struct Shard {
     held: NumberMap<u32, Hold>,
     /// Needed records, by whole hash.
     pub needed: NeedMap,
-    /// What is not older than what a scan finds; empty without one.
+    /// Places whose content is newer than what a scan finds there; empty without a scan.
     pub fresh: Fresh,
     /// Soft purges of resources with variants.
     pub soft: SoftPurges,
@@ -123,7 +123,7 @@ impl Shard {
         self.index.get(spot)
     }
 
-    /// How the record of that hash was used; what is not there, not at all.
+    /// The usage of the record of that hash; none if there is no such record.
     pub(crate) fn usage_of(&self, hash: KeyHash) -> Usage {
         let spot = self.find(hash);
         spot.map_or_else(Usage::default, |spot| self.entry(spot).usage())
@@ -137,8 +137,8 @@ impl Shard {
         }
     }
 
-    /// May a record come to its place in the index, as far as a marker is there? What belongs to a primary with variants may not: nobody
-    /// would find it. Another key's marker leaves, with its variants: true in the second place.
+    /// May a record come to its place in the index, as far as markers matter? The record of a primary with a marker may not: no look-up would
+    /// find it. For a record of another key than its primary, a marker in its place leaves with its variants; the second value tells that.
     pub(crate) fn clear_marker(&mut self, hash: KeyHash, primary: KeyHash) -> (bool, bool) {
         match hash == primary {
             true => (!self.index.has_marker(hash), false),
@@ -163,7 +163,7 @@ impl Shard {
         hold_or_free(&mut self.held, entry, hash, fate)
     }
 
-    /// Kills the record of that hash, in the index or waiting. True if there was one.
+    /// Kills the record of that hash, in the index or waiting. Returns whether there was one, and its extent if nothing holds it.
     pub(crate) fn kill(&mut self, hash: KeyHash) -> (bool, Option<Extent>) {
         let waited = self.waiting.remove(&hash.0).is_some();
         // A record that was evicted while being read is no longer in the index, but its readers must learn of this
@@ -259,8 +259,8 @@ impl Shard {
         extent
     }
 
-    /// Records that have left the index and are still being read may not be served any more. Waiting records that
-    /// began before `oldest` are dropped and returned. (Their buffers count them until they are emptied.)
+    /// Forbids serving records that have left the index and are still being read. Drops and returns waiting records that
+    /// began before `oldest`. (Their buffers count them until they are emptied.)
     pub(crate) fn kill_outlived(&mut self, oldest: Sequence) -> Vec<KeyHash> {
         let outlived = self
             .waiting
@@ -324,7 +324,7 @@ impl Shard {
         }
     }
 
-    /// Takes everything out of one segment that begins in `stretch`, but what is needed, if `spares`: that goes to the list. `leaves` is told of each. Without a book: whose extents are freed is the caller's.
+    /// Removes the records of a segment that overlap `stretch`, and calls `leaves` for each. With `spares`, needed ones stay, listed in `spared`.
     pub(crate) fn sweep_segment(
         &mut self,
         segment: usize,
@@ -341,7 +341,7 @@ impl Shard {
         };
         let held = &mut self.held;
         self.index.segment_mut(segment).retain(|short, entry| {
-            // One that a policy before this one stored may reach into the stretch from the region before it.
+            // A record stored with an earlier policy may reach into the stretch from the region before it.
             if !stretch.overlaps(entry.extent()) {
                 return true;
             }
@@ -359,8 +359,8 @@ impl Shard {
         swept
     }
 
-    /// Removes everything that begins in `stretch` and is neither being written nor needed; returns the extents that
-    /// are free now.
+    /// Removes the records that begin in `stretch` and are neither being written nor needed. Adds the extents that are free now
+    /// to `freed`.
     pub(crate) fn clear(&mut self, stretch: Extent, freed: &mut Vec<Extent>) -> Swept {
         let mut swept = Swept::default();
         let needed = match self.needed.is_empty() {
@@ -402,7 +402,7 @@ impl Shard {
         holds.filter(move |held| extent.overlaps(*held))
     }
 
-    /// The places that somebody reads or needs.
+    /// The places that are being read or are needed.
     pub(crate) fn in_use(&self) -> impl Iterator<Item = Extent> {
         let held = self.held.values().map(|hold| hold.extent);
         let needed = self.needed.keys().filter_map(|&hash| {
@@ -420,7 +420,7 @@ impl Shard {
             .map(|hold| hold.extent)
     }
 
-    /// The records.
+    /// The entries of all records in the index.
     pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
         (0..self.index.segments())
             .flat_map(|number| self.index.segment(number).iter().map(|(_, entry)| entry))
@@ -431,7 +431,7 @@ impl Shard {
         self.index.memory_bytes() + self.book.as_ref().map_or(0, Book::memory_bytes)
     }
 
-    /// True if the record of that sequence may be published.
+    /// May a record that began at `began` be published, as far as its primary's invalidations matter?
     pub(crate) fn admits(&self, primary: KeyHash, began: Sequence) -> bool {
         !self.invalidations.since(primary, began) && !self.softened.since(primary, began)
     }
@@ -445,8 +445,8 @@ impl Shard {
         }
     }
 
-    /// Is the record of that hash in the index and marked as stale? `first` is the place where it was read, if it
-    /// was.
+    /// Whether the record of that hash is marked as stale, and whether it is in the index. `first` is the place where it was read,
+    /// if it was.
     pub(crate) fn marks_of(&self, hash: KeyHash, first: Option<Chunk>) -> (bool, bool) {
         if let Some(hold) = first.and_then(|first| self.held.get(&first.0)) {
             return (hold.doubted, hold.fate.is_none());

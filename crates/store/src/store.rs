@@ -1,17 +1,17 @@
-//! The store: what it holds, and under which locks. What it does with that is in the files that know this one (see `lib`).
+//! The store: its state and its locks. Its methods are in the files that use this one (see `lib`).
 //!
 //! Shared by all threads. Locks, in the order in which they may be taken:
 //!
 //! 1. `background`: log, journal, checkpoint. No look-up takes it.
-//! 2. `scan`: what a start has yet to find. Held while a read is looked through, so nobody waits for it who holds another.
-//!    `weeding`: what is read next for it; not held meanwhile.
+//! 2. `scan`: what recovery has yet to find. Held while a read is searched for records, so a thread that holds another lock does not wait
+//!    for it. `weeding`: the records that the weeding reads next; not held during the read.
 //! 3. `writer`: allocator, open cluster, locality buffers, eviction. No hit from disk takes it.
-//! 4. `shards`: each a part of the index, chosen by key hash. Held for a look-up, never two at once (but by `audit`).
+//! 4. `shards`: each is a part of the index, chosen by key hash. Held for a look-up. Only `audit` holds two at once.
 //! 5. `flights`, `freed`, `bad`, `predicates`, `left`, `pool`, `scan_reads`, `moves`,
 //!    `coming`: short. Nothing is taken while one is held.
 //!
-//! An extent freed under a shard's lock alone goes to `freed` (at most one a record), from where the writer takes it, so that
-//! the allocator needs no lock of its own. With the policy `second-chance` it is dead space instead, until the hand comes by.
+//! An extent freed under a shard's lock alone goes to `freed` (at most one a record), and the writer takes it from there, so that
+//! the allocator needs no lock of its own. With `second-chance` and `reinsertion` it is dead space until the hand comes by.
 
 use crate::book;
 use crate::evict::coming::Coming;
@@ -57,29 +57,29 @@ pub struct Store {
     hasher: KeyHasher,
     pub(crate) accept_from: Sequence,
     pub(crate) shards: Box<[Mutex<Shard>]>,
-    /// Of each region, as durably noted: what has a lower sequence was left there by an earlier round. 0: nobody knows.
+    /// For each region, the sequence of its last durable note: older records there are left from an earlier round. 0: unknown.
     pub(crate) opened_at: Box<[AtomicU64]>,
-    /// Uses so far: the stamps of exact LRU.
+    /// The number of uses so far, from which exact LRU takes its stamps.
     pub(crate) clock: AtomicU64,
     pub(crate) sequence: AtomicU64,
     pub(crate) background: Mutex<Background>,
     pub(crate) scan: Mutex<Option<Scan>>,
     pub(crate) scan_reads: Mutex<Option<Reads>>,
     pub(crate) writer: Mutex<Writer>,
-    /// A region was ready when the writer was last let go.
+    /// Whether a region was ready when the writer's lock was last released.
     is_ready: AtomicBool,
     pub(crate) flights: Mutex<Vec<Flight>>,
     /// Bytes waiting in locality buffers.
     pub(crate) gathered_bytes: AtomicUsize,
-    /// Recent records named their server and were gathered.
+    /// Whether the latest new record was gathered in a locality buffer.
     pub(crate) gathers: AtomicBool,
     pub(crate) freed: Mutex<Vec<Extent>>,
     /// Extents that could not be read and are not reused.
     pub(crate) bad: Mutex<Vec<Extent>>,
     pub(crate) predicates: Mutex<Predicates>,
-    /// Fills that began below may be matched by a predicate.
+    /// Fills that began before this sequence may be matched by a predicate.
     pub(crate) predicates_until: AtomicU64,
-    /// Fills that began below are refused, because predicates that might match them were dropped.
+    /// Fills that began before this sequence are refused, because predicates that might match them were dropped.
     pub(crate) fills_from: AtomicU64,
     /// The weeding: older records are read so that predicates can be dropped.
     pub(crate) weeding: Mutex<Bed>,
@@ -94,33 +94,33 @@ pub struct Store {
     /// Chunks ahead of the hand that are swept next.
     pub(crate) stretch_chunks: u32,
     pub(crate) moves: Mutex<Moves>,
-    /// What of the stretch that is swept next is to be written again.
+    /// Records of the next stretch to be swept that are to be written again.
     pub(crate) coming: Mutex<Coming>,
-    /// Is that done in time?
+    /// Whether these records are read before their stretch is swept.
     pub(crate) reads_stretches: AtomicBool,
     /// Sweeps that have ended since the start; changes with the writer locked.
     pub(crate) sweeps: AtomicU64,
     /// The number of needs and their bytes; each shard has its own table.
     pub(crate) needs: AtomicU64,
     pub(crate) needed_bytes: AtomicU64,
-    /// Chunks of what is needed and lies in the stretch that the hand comes to next, or somewhat more.
+    /// Chunks of needed records in the stretch that is swept now or next. May be somewhat too high.
     pub(crate) due_chunks: AtomicU32,
     pub(crate) pool: Pool,
     pub(crate) pause: Pause,
-    /// The writes of the opening.
+    /// The writes with which the store is opened.
     pub(crate) opening: Mutex<Vec<(u64, Bytes)>>,
     /// False while the allocator does not know the free chunks yet.
     pub(crate) open_for_records: AtomicBool,
-    /// A scan may still find newer versions, so records are not written again: the copy would pass for the newest.
+    /// A scan may still find newer versions, so no record is written again: the copy would count as the newest.
     pub(crate) scanning: AtomicBool,
     pub(crate) closed: AtomicBool,
-    /// Another process has it: nothing is found here any more.
+    /// Another process has the store, so look-ups here find nothing.
     pub(crate) gone: AtomicBool,
     pub(crate) counters: Counters,
 }
 
 impl Store {
-    /// `space` and `hand_at` are as found; nothing is in the index yet.
+    /// A store with an empty index, whose hand begins at region `hand_at`.
     pub(crate) fn with(
         superblock: &Superblock,
         limits: Limits,
@@ -205,7 +205,7 @@ impl Store {
         self.hasher
     }
 
-    /// Makes pseudonyms, under a secret that no other proxy is told.
+    /// Makes pseudonyms, with a secret that no other proxy knows.
     pub fn pseudonyms(&self) -> Pseudonyms {
         self.secret.pseudonyms()
     }
@@ -225,7 +225,7 @@ impl Store {
         self.limits.object_bytes_max
     }
 
-    /// Does the policy take a record with so many bytes of key, metadata and body? It refuses in silence.
+    /// Does the policy take a record with this many bytes of key, metadata and body? [`Self::insert`] reports a refusal as `Invalidated`.
     pub fn policy_takes(&self, record_bytes: impl FnOnce() -> u64) -> bool {
         match self.limits.policy() {
             Some(PolicyKind::LruThreshold { size_max }) => {
@@ -240,12 +240,12 @@ impl Store {
         self.limits.fragment_bytes
     }
 
-    /// The store's epoch: with another one it has nothing of what was stored before.
+    /// The store's epoch. When it changes, nothing that was stored before is found any more.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// The present sequence. A fill, a promotion to memory or a revalidation notes it when it begins.
+    /// The current sequence. A fill, a promotion to memory or a revalidation notes it when it begins.
     pub fn sequence(&self) -> Sequence {
         self.sequence.load(Ordering::SeqCst)
     }
@@ -254,7 +254,7 @@ impl Store {
         self.sequence.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// The journal says when its regions were opened.
+    /// Copies from the journal when each region was opened.
     pub(crate) fn note_openings(&self, journal: &Journal) {
         for (region, opened_at) in (0..).zip(&self.opened_at) {
             let sequence = match journal.opened_at(region) {
@@ -270,8 +270,8 @@ impl Store {
         lock(&self.predicates).percent_taken()
     }
 
-    /// Is there room for a record of this length, or will it be made at once? After a start, and in a small store
-    /// with fast writes, it takes a moment.
+    /// Is there room for a record of this length, or will it be made at once? Making room takes a moment after a start, and in a
+    /// small store with fast writes.
     pub fn has_room_for(&self, bytes: u64) -> bool {
         let no_move_is_due = self.due_chunks.load(Ordering::Relaxed) == 0;
         if no_move_is_due && self.is_ready.load(Ordering::Relaxed) {
@@ -291,7 +291,7 @@ impl Store {
         has_room && self.takes_records()
     }
 
-    /// Should the background thread be woken to make room? It also looks by itself from time to time. In doubt yes.
+    /// Should the background thread be woken to make room? It also looks by itself from time to time. May be true without need.
     pub fn wants_room(&self) -> bool {
         let is_short = match &self.writer().room {
             Room::Hand(hand) => hand.is_short(),
@@ -305,8 +305,8 @@ impl Store {
         self.counters.evictions.get() > 0
     }
 
-    /// Drops a record that failed verification (but not with [`Corrupt::Hash`](crate::Corrupt::Hash)). No invalidation: what is fetched next may be
-    /// stored.
+    /// Drops a record that failed verification, except with [`Corrupt::Hash`](crate::Corrupt::Hash), which means another key's record.
+    /// This is no invalidation: fetches of the key may be stored.
     pub fn forget(&self, hash: KeyHash) {
         let mut shard = self.shard(self.shard_of(hash));
         let (was_there, freed) = shard.kill(hash);
@@ -316,9 +316,9 @@ impl Store {
         }
     }
 
-    /// The hash of a record's key, which selects the shard and names the record for readers.
+    /// The number of the shard that has this key hash.
     pub(crate) fn shard_of(&self, hash: KeyHash) -> usize {
-        // The index takes the low 27 bits and the high 22.
+        // The index uses the low 27 bits and the high 22, so the shard is chosen by bits between them.
         (hash.0 >> 32) as usize & (self.shards.len() - 1)
     }
 
@@ -326,7 +326,7 @@ impl Store {
     pub(crate) fn name_of(&self, hash: KeyHash) -> Name {
         let number = self.shard_of(hash);
         let segments = self.limits.segments;
-        // As `Index::segment_of`, for which a shard's index is not needed.
+        // The same as `Index::segment_of`, but needs no shard's lock.
         let segment = segment_of(hash, segments);
         Name::new(number * segments + segment, Short::of(hash))
     }
@@ -360,7 +360,7 @@ impl Store {
         lock(&self.shards[number])
     }
 
-    /// Is it still looked through after an unclean stop? What is not in the index may be found yet.
+    /// Is a scan under way after an unclean stop? It may still find records that are not in the index.
     pub fn is_scanning(&self) -> bool {
         self.scanning.load(Ordering::SeqCst)
     }
@@ -381,8 +381,8 @@ impl Store {
     }
 }
 
-/// The writer while somebody holds it. Whoever lets it go notes whether a region is ready, since every record asks that
-/// before it is stored: with many workers most waits for this lock were for that question.
+/// The locked writer. When the lock is released, it notes whether a region is ready, since every record asks that before it is
+/// stored: with many workers most waits for this lock were for that question.
 pub(crate) struct HeldWriter<'a> {
     writer: MutexGuard<'a, Writer>,
     is_ready: &'a AtomicBool,

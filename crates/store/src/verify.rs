@@ -1,6 +1,6 @@
-//! Does what was read, or is to be stored, still count? Bytes are verified, then compared with purges and predicates.
+//! Whether a record that was read, or is to be stored, still counts: its bytes are verified, then compared with purges and predicates.
 //!
-//! Not known here: what becomes of what does not count.
+//! Not known here: what happens to records that do not count.
 
 use crate::index::key::KeyHash;
 use crate::index::reading::Read;
@@ -26,7 +26,7 @@ impl Store {
     }
 
     /// As [`Self::decode`], and the record must be the one of exactly this place, which also notices a misdirected
-    /// read that brought an older version. To be asked before [`Self::read_done`].
+    /// read that brought an older version. Call it before [`Self::read_done`].
     ///
     /// # Errors
     /// As [`Self::decode`].
@@ -34,8 +34,8 @@ impl Store {
         self.verify(bytes, read.hash, Some(read.extent))
     }
 
-    /// As [`Self::decode`], or, with the read that brought the bytes, as [`Self::decode_read`]; but an invalidation does not count. For
-    /// who has promised the record to a client while it was alive, and [needs](crate::Needs) it since.
+    /// As [`Self::decode`], or, with the read that brought the bytes, as [`Self::decode_read`]; but invalidations do not count. For an
+    /// answer that was begun while the record was valid, and [needs](crate::Needs) it since.
     ///
     /// # Errors
     /// As [`Self::decode`].
@@ -111,7 +111,7 @@ impl Store {
         verified
     }
 
-    /// A lost write leaves the record of the earlier round, perhaps of the same key and purged since.
+    /// Is it a record of an earlier round? A lost write leaves such a record, perhaps of the same key and purged since.
     fn is_of_earlier_round(&self, sequence: Sequence, extent: Extent) -> bool {
         let region = extent.first.0 / self.geometry.region_chunks;
         let opened_at = self.opened_at.get(region as usize);
@@ -126,14 +126,14 @@ impl Store {
         let (primary, began) = (parts.primary, parts.began);
         // A lost write may leave a whole older record of the same key in the same place, which may have been purged.
         let mut dead = extent.is_some() && shard.invalidations.is_known_since(primary, began);
-        // What waits in a locality buffer has no entry to be marked.
+        // A record that waits in a locality buffer has no entry to be marked.
         let mut stale = shard.soft.since(primary, began)
             || (extent.is_none() && shard.softened.since(primary, began));
         let first = extent.map(|extent| extent.first);
         let (is_doubted, is_indexed) = match self.shard_of(hash) == number {
             true => shard.marks_of(hash, first),
             false => {
-                // Never two at once.
+                // Never hold the locks of two shards at once.
                 drop(shard);
                 self.shard(self.shard_of(hash)).marks_of(hash, first)
             }
@@ -145,7 +145,7 @@ impl Store {
         Met { dead, stale }
     }
 
-    /// How predicates since then meet a record.
+    /// The effect of predicates newer than `began` on a record.
     pub(crate) fn meet(&self, began: Sequence, key: &[u8], meta: &[u8]) -> Met {
         if began >= self.predicates_until.load(Ordering::SeqCst) {
             return Met::default();
@@ -153,12 +153,12 @@ impl Store {
         lock(&self.predicates).meet(began, key, meta)
     }
 
-    /// Was what began then invalidated by a predicate since?
+    /// Was a record that began at `began` invalidated by a predicate since?
     pub(crate) fn is_matched(&self, began: Sequence, key: &[u8], meta: &[u8]) -> bool {
         self.meet(began, key, meta).dead
     }
 
-    /// Was what began then put in doubt by a predicate since ([`crate::Manner::soft`])?
+    /// Was a record that began at `began` put in doubt by a predicate since ([`crate::Manner::soft`])?
     pub fn is_doubted(&self, began: Sequence, key: &[u8], meta: &[u8]) -> bool {
         self.meet(began, key, meta).stale
     }
@@ -169,19 +169,18 @@ impl Store {
         shard.softened.is_known_since(primary, began)
     }
 
-    /// May a predicate match a record that began then?
+    /// May a predicate match a record that began at `began`?
     pub fn predicates_since(&self, began: Sequence) -> bool {
         began < self.predicates_until.load(Ordering::SeqCst)
     }
 
-    /// Was `primary` invalidated or put in doubt since `began`? Errs on the side of yes. To be asked again before anything that
-    /// began then is published or served: [`Store::read_done`] knows only of the record, so a reader of
-    /// a *variant* asks here as well.
+    /// Was `primary` invalidated or put in doubt since `began`? Errs on the side of yes. Ask again before publishing or serving what
+    /// began then: [`Store::read_done`] knows only the record itself, so a reader of a *variant* must ask here as well.
     pub fn invalidated_since(&self, primary: KeyHash, began: Sequence) -> bool {
         !self.shard(self.shard_of(primary)).admits(primary, began) || self.is_handed_over()
     }
 
-    /// Was a fill that began then invalidated since, by its primary key or by a predicate? Errs on the side of yes.
+    /// Was a fill that began at `began` invalidated since, by its primary key or by a predicate? Errs on the side of yes.
     pub fn is_invalid(&self, primary: KeyHash, began: Sequence, key: &[u8], meta: &[u8]) -> bool {
         if self.limits.mistakes.make(Mistake::IgnoreBegan) {
             return false;
@@ -192,7 +191,7 @@ impl Store {
             || self.invalidated_since(primary, began)
     }
 
-    /// Is there a known purge that is newer and matches? In doubt no, so a fill must use [`Self::is_invalid`].
+    /// Is there a known purge that is newer and matches? Errs on the side of no, so a fill must use [`Self::is_invalid`].
     pub fn is_purged_since(
         &self,
         primary: KeyHash,

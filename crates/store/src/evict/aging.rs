@@ -1,11 +1,11 @@
-//! When markers grow older: so that they leave when nothing is left that was stored under them, and not much later.
+//! Ages markers, so that each leaves soon after the last record stored under it.
 //!
-//! A sweep goes through the whole index anyway. About every third of a round of the hand it is a *pass* as well: each marker it meets
-//! becomes one older. One that was not used since three passes ago leaves, if every region was opened since that pass ended: then
-//! all that was stored under it is overwritten, or counts as that. A marker is used when it is set or looked up, and when a variant is
-//! stored under it, with the writer locked, as it is for a pass. So markers stay for a round of the hand and a third of one.
+//! A sweep goes through the whole index anyway. About three times in a round of the hand a sweep is also a *pass*: each marker that it
+//! meets becomes one older. A marker leaves if it was not used since three passes ago and every region was opened since that pass ended:
+//! then all records under it are overwritten, or count as such. A marker is used when it is set or looked up, and when a variant is
+//! stored under it; that holds the writer's lock, as a pass does. So an unused marker stays for a round of the hand and a third of one.
 //!
-//! Salts are never given twice (`index/salts`); this is about room and hits alone.
+//! Salts are never given twice (`index/salts`), so aging concerns only room and hits.
 //!
 //! Not known here: markers, the index.
 
@@ -17,14 +17,14 @@ const PASSES: usize = 3;
 /// When the last passes ended.
 #[derive(Debug, Default)]
 pub(crate) struct Aging {
-    /// The oldest first; 0: before the start.
+    /// The oldest first; 0 stands for a pass before the start.
     ended: [Sequence; PASSES],
     sweeps_since: u32,
     is_passing: bool,
 }
 
 impl Aging {
-    /// A sweep begins, of so many to a round. `opened`: what is not younger was overwritten.
+    /// A sweep begins; a round has `sweeps_a_round`. Records that are not younger than `opened` are overwritten.
     pub(crate) fn sweep_begins(&mut self, opened: Sequence, sweeps_a_round: u32) {
         self.sweeps_since += 1;
         let is_time = self.sweeps_since >= sweeps_a_round.div_ceil(PASSES as u32);
@@ -50,7 +50,7 @@ impl Aging {
 mod tests {
     use super::*;
 
-    /// Sweeps of which every one ends at 10 times its number, all regions opened a round of so many sweeps ago. The passes.
+    /// The passes, where sweep n ends at sequence 10 n and all regions were opened within the last `round` sweeps.
     fn passes(round: u64, sweeps: u64) -> Vec<u64> {
         let mut aging = Aging::default();
         let mut passes = Vec::new();
@@ -83,7 +83,7 @@ mod tests {
             aging.sweep_begins(100, 3);
             aging.sweep_ends(100 + sweep);
         }
-        // The fourth waits for that.
+        // The fourth pass waits for that.
         assert_eq!(aging.ended[0], 101);
         aging.sweep_begins(101, 3);
         assert!(aging.is_passing());

@@ -1,16 +1,16 @@
 //! Making room.
 //!
-//! *By the hand* (`second-chance`, see `region`): a sweep removes the records that begin in the next stretch from the
+//! *By the hand* (`second-chance`, `reinsertion`; see `region`): a sweep removes the records that begin in the next stretch from the
 //! index, some segments at each write, and the regions of the stretch are used one after the other.
 //!
 //! *By the book* (a policy that orders records). For exact LRU each shard keeps its own order of use; the stamps, drawn
 //! from one counter, make the order of the whole store exact. A heap holds for each shard a lower bound of its coldest
-//! stamp. Bounds only rise (a use moves a record to the warm end, a new one begins there), so the shard with the lowest bound
-//! is looked at, its bound corrected, and when it is still the lowest it has the coldest record of all. Other policies
+//! stamp. Bounds only rise, since a use moves a record to the warm end and new records begin there. So look at the shard with the lowest
+//! bound and correct that bound; if it is still the lowest, this shard has the coldest record of all. Other policies
 //! choose within a shard, and the shards take turns. Victims lie scattered, and freeing them leaves small holes: when a record finds
 //! no run after [`EVICTIONS_MAX`] victims, or if [`SCATTERED_PERCENT_MAX`] of the store lie in such holes already, everything in a
-//! stretch of the area is evicted, by a hand that goes round. Without the second condition every large record would cost so many
-//! victims more, in vain, until most of the store were holes (with GDSF on the Boston University traces 62 of 100).
+//! stretch of the area is evicted, by a hand that goes round. Without the second condition every large record would evict that many
+//! records in vain, until most of the store consists of holes (62 % with GDSF on the Boston University traces).
 //!
 //! Not evicted by the book: records that are being written, since their space could not be used yet; and needed
 //! records (`needed`), which go to the warm end when their turn comes. After [`SPARED_MAX`] of those in a row one is
@@ -78,14 +78,14 @@ impl Store {
             if let Some(run) = writer.space.cut_largest(at_least, want) {
                 return Some(run);
             }
-            // What is to be a write of its own may find room in the open cluster's tail.
+            // A record that is a write of its own may find room in the open cluster's tail.
             if writer.open.is_some() {
                 writes.push(self.close_cluster(writer));
                 if let Some(run) = writer.space.cut_largest(at_least, want) {
                     return Some(run);
                 }
             }
-            // What is left of this region is lost until the hand comes back.
+            // The rest of this region is lost until the hand comes back.
             while let Some(piece) = writer.space.largest() {
                 let reserved = writer.space.reserve(piece);
                 debug_assert!(reserved);
@@ -115,14 +115,14 @@ impl Store {
         };
         let segments = self.shards.len() * self.limits.segments;
         let lead = hand.grid.lead_chunks() as usize;
-        // Twice as fast as what lies ahead fills, so that half of it is left for the note to become durable.
+        // Sweep twice as fast as the lead fills, so that half of the lead is left for the note to become durable.
         let mut steps = (segments * written.0 as usize * 2).div_ceil(lead);
         while steps > 0 && hand.sweep_or_begin(self.is_kept(hand)).is_some() {
             steps = self.sweep_steps(hand, steps, is_full);
         }
     }
 
-    /// At most that many segments of the sweep under way; what is left of the number when it has ended, 0 when it waits for moves.
+    /// Sweeps at most `steps` segments. Returns the steps left over when the sweep has ended; 0 if it waits for moves.
     /// `is_full`: nothing is left of the region that is being filled.
     pub(crate) fn sweep_steps(&self, hand: &mut Hand, mut steps: usize, is_full: bool) -> usize {
         let segments = self.limits.segments;
@@ -175,7 +175,7 @@ impl Store {
         steps
     }
 
-    /// What is not younger lies in regions that were opened since.
+    /// The lowest `opened_at`. Records that are not younger lie in regions that were opened since.
     fn all_opened_after(&self) -> Sequence {
         let opened = self.opened_at.iter().map(|at| at.load(Ordering::Relaxed));
         opened.min().unwrap_or(0)
@@ -204,7 +204,7 @@ impl Store {
             left.extend(self.shard(number).read_within(region));
         }
         for pinned in left {
-            // One that a policy before this one stored may reach over the region's border.
+            // A record stored with an earlier policy may reach over the region's border.
             let first = Chunk(pinned.first.0.max(region.first.0));
             let end = Chunk(pinned.end().0.min(region.end().0));
             writer.space.reserve(Extent::between(first, end));
@@ -229,7 +229,7 @@ impl Store {
         None
     }
 
-    /// Is much free, but not in one run?
+    /// Is much space free, but not in one run?
     fn is_scattered(&self, writer: &Writer) -> bool {
         let total = u64::from(writer.space.total().0);
         let free = u64::from(writer.space.free_chunks().0);
@@ -307,7 +307,7 @@ impl Store {
         let mut spared = 0;
         while let Some(Reverse((bound, number))) = book.bounds.pop() {
             let mut shard = self.shard(number);
-            // Whatever enters this shard later gets a stamp from here on.
+            // Records that enter this shard later get this stamp or a higher one.
             let now = self.clock.load(Ordering::Relaxed);
             let coldest = shard.book.as_ref().and_then(crate::book::Book::coldest);
             let Some((hash, stamp)) = coldest else {
@@ -366,7 +366,7 @@ impl Store {
         None
     }
 
-    /// Evicts what begins in the next stretch, so that `needed` chunks in a row become free, if nobody reads there.
+    /// Evicts the records that begin in the next stretch, so that `needed` chunks in a row become free, if nobody reads there.
     fn clear_stretch(&self, writer: &mut Writer, needed: Chunks) {
         let Room::Book(book) = &mut writer.room else {
             return;

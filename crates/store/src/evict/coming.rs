@@ -1,4 +1,4 @@
-//! The stretch that the hand comes to next: which of its records are to be written again (`reinsert`), and how far that is.
+//! The next stretch of the hand: which of its records are to be written again (`reinsert`), and how many of them are read.
 //!
 //! A sweep goes through the whole index anyway. On its way it lists the records of the stretch that comes after its own. When it ends,
 //! the best of them are chosen, up to a share of the stretch:
@@ -9,12 +9,12 @@
 //!            length x age
 //! ```
 //!
-//! A hit counts four times as much as being there, since what was never read is mostly never asked for. What is forgotten is no
-//! candidate: else records of one chunk that nobody asks for would be worth more than others, and stay for ever. The figures beside a
-//! weight of one are in docs/decisions/0101.
+//! A hit counts four times as much as mere presence, since most records that were never read are never asked for. Forgotten records
+//! ([`UsageBits::is_forgotten`]) are no candidates: otherwise records of one chunk that nobody asks for would be worth more than others,
+//! and stay for ever. Figures with a weight of one are in docs/decisions/0101.
 //!
-//! *The share* is what was set, while all that was chosen is read before its sweep begins. It is halved when the disk did not get
-//! there in time, down to [`SHARE_MIN`], and rises by a quarter with each stretch that was ready in time.
+//! *The share* is the configured one as long as all chosen records are read before the sweep of their stretch ends. It is halved
+//! if the disk is late, down to [`SHARE_MIN`], and rises by a quarter with each stretch that was read in time.
 //!
 //! Not known here: locks, the device, what a record is.
 //! Limits: in memory 12 bytes for each record of two stretches, which is 0.4 bytes a record of the store; in a small store up to 1.5.
@@ -25,7 +25,7 @@ use crate::index::segment::Segment;
 use crate::index::usage::{Usage, UsageBits};
 use extent::{Chunk, Chunks, Extent};
 
-/// How much more than being there a hit counts.
+/// A hit counts this many times as much as mere presence.
 const HIT_WEIGHT: u32 = 4;
 
 /// The worth of a record of one chunk that was never read, and was stored just now.
@@ -43,9 +43,9 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// None: it is not to be written again.
+    /// `None` if the record is not to be written again.
     pub(crate) fn of(entry: Entry, bits: UsageBits) -> Option<Self> {
-        // A copy of one that a soft purge has met would count as fresh.
+        // A copy of a record that a soft purge has met would count as fresh.
         if entry.is_writing() || entry.is_doubted() || bits.is_forgotten(entry.usage()) {
             return None;
         }
@@ -69,7 +69,7 @@ const _: () = {
     assert!(most <= u32::MAX / UNIT, "the highest worth fits");
 };
 
-/// What is written again of a stretch of that length, at least.
+/// The least share of a stretch of that length that is written again.
 pub(crate) fn share_min(stretch: Chunks) -> Chunks {
     share(stretch, SHARE_MIN)
 }
@@ -92,7 +92,7 @@ fn best(mut candidates: Vec<Candidate>, room: Chunks) -> Vec<Extent> {
     candidates.iter().map(place).collect()
 }
 
-/// What a sweep under way lists of the stretch after its own, and whether it makes records a pass older.
+/// The candidates that a sweep under way lists of the next stretch, and whether the sweep ages the records.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     stretch: Option<Extent>,
@@ -102,7 +102,7 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// A sweep begins, of so many a round, of which so many are passes.
+    /// A sweep begins. A round has `sweeps_a_round` of them; `passes_a_round` of those age the records.
     pub(crate) fn sweep_begins(&mut self, next: Extent, sweeps_a_round: u32, passes_a_round: u32) {
         self.stretch = Some(next);
         self.candidates.clear();
@@ -134,22 +134,22 @@ impl Listing {
     }
 }
 
-/// How far the reading of the coming stretch is.
+/// The progress of reading the next stretch.
 #[derive(Debug)]
 pub(crate) struct Coming {
-    /// So many sweeps had ended when it was listed.
+    /// The number of sweeps that had ended when the candidates were listed.
     sweeps: u64,
-    /// None is chosen of them yet.
+    /// Candidates among which the choice is still to be made.
     candidates: Vec<Candidate>,
-    /// What is still to be read, the last first.
+    /// Places still to be read, the last one first.
     chosen: Vec<Extent>,
     is_reading: bool,
-    /// A stretch was listed.
+    /// Whether a stretch was listed.
     is_known: bool,
     stretch: Chunks,
     percent: u8,
     percent_max: u8,
-    /// No read before.
+    /// No read begins before this time.
     pub(super) not_before_ms: u64,
 }
 
@@ -169,7 +169,7 @@ impl Coming {
         }
     }
 
-    /// Another sweep has ended and has listed what comes. True: of the stretch before, all was read in time.
+    /// Another sweep has ended and has listed `candidates`. Returns whether all of the stretch before was read in time.
     pub(super) fn sweep_ended(&mut self, sweeps: u64, candidates: Vec<Candidate>) -> bool {
         let was_known = self.is_known;
         let is_done = self.is_done();
@@ -186,31 +186,31 @@ impl Coming {
         was_known && is_done
     }
 
-    /// Was all that is worth it read?
+    /// Is nothing left to choose, and nothing to read?
     pub(super) fn is_done(&self) -> bool {
         self.candidates.is_empty() && self.chosen.is_empty() && !self.is_reading
     }
 
-    /// Candidates of which the best are yet to be chosen: [`Self::choose`], without a lock.
+    /// The candidates for [`Self::choose`], which needs no lock, with the number of ended sweeps and the chunks to choose.
     pub(super) fn begin_choice(&mut self) -> Option<(u64, Vec<Candidate>, Chunks)> {
         if self.candidates.is_empty() {
             return None;
         }
         let room = share(self.stretch, self.percent);
         let candidates = std::mem::take(&mut self.candidates);
-        // Until then it is not done.
+        // Busy until [`Self::chosen`] is called.
         self.is_reading = true;
         Some((self.sweeps, candidates, room))
     }
 
-    /// The best of them.
+    /// The best of the candidates, the last place first.
     pub(super) fn choose(candidates: Vec<Candidate>, room: Chunks) -> Vec<Extent> {
         let mut chosen = best(candidates, room);
         chosen.reverse();
         chosen
     }
 
-    /// They are chosen, after so many sweeps.
+    /// Takes the choice, unless another sweep has ended since.
     pub(super) fn chosen(&mut self, sweeps: u64, chosen: Vec<Extent>) {
         self.is_reading = false;
         if sweeps == self.sweeps {

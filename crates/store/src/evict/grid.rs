@@ -8,34 +8,34 @@ use std::ops::Range;
 
 /// A stretch is about this share of the data area.
 const STRETCH_SHARE: u32 = 64;
-/// In a small store up to this share and this many bytes, so that a burst finds room.
+/// In a small store a stretch is up to this share and this many bytes, so that a burst finds room.
 const SMALL_STRETCH_SHARE: u32 = 16;
 const SMALL_STRETCH_BYTES: u64 = 4 << 20;
 
-/// In such a store a sweep begins when less than this share of a stretch is empty ahead, in a larger store when less
+/// In a small store a sweep begins when less than this share of a stretch is empty ahead, in a larger store when less
 /// than a whole stretch is.
 const SMALL_LEAD_SHARE: u32 = 2;
 
 /// One note in the journal covers regions of about this many bytes, so that small regions do not cost a flush each.
 const NOTE_BYTES: u64 = 16 << 20;
 
-/// At most this share of the regions is kept empty beyond the usual, where notes are late.
+/// Where notes are late, at most this share of the regions is kept empty beyond the usual.
 const LATE_SHARE: u32 = 8;
 
-/// And at most so many: a larger store's regions are so large that a usual lead is enough.
+/// And at most this number: the regions of a larger store are so large that the usual lead is enough.
 const LATE_REGIONS_MAX: u32 = 32;
 
 /// Regions kept ready beyond the ones of one note.
 pub(super) const READY_MIN: usize = 1;
 
-/// Needed records are moved when the hand is this near, in stretches, including the one that is swept next;
+/// Needed records are moved when the hand is this near, in stretches, including the one that is swept next.
 const LOOK_AHEAD_STRETCHES: u32 = 2;
 
-/// in a small store, through which the hand goes within seconds, this many bytes: with a long queue of reads a
-/// stretch ahead would be too late, and the sweep would wait;
+/// In a small store they are moved this many bytes ahead: the hand goes round within seconds, and with a long queue of reads a
+/// stretch ahead would be too late, so that the sweep would wait.
 const LOOK_AHEAD_BYTES: u64 = 16 << 20;
 
-/// up to this share of it.
+/// [`LOOK_AHEAD_BYTES`] are limited to this share of the data area.
 const LOOK_AHEAD_SHARE: u32 = 4;
 
 /// The data area as regions of equal size.
@@ -47,7 +47,7 @@ pub struct Grid {
     pub regions: u32,
     /// How many of them are swept at a time.
     pub stretch_regions: u32,
-    /// A sweep begins when fewer lie ahead, swept or ready.
+    /// A sweep begins when fewer regions lie ahead, swept or ready.
     pub lead_regions: u32,
     pub(super) note_regions: u32,
 }

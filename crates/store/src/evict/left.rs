@@ -45,7 +45,7 @@ impl Name {
 struct Names {
     names: BTreeSet<Name>,
     all: bool,
-    /// The sequence of the last one.
+    /// The sequence at which the last name was added.
     last: Sequence,
 }
 

@@ -168,7 +168,7 @@ impl Store {
                 )
             }
             Some(Ok(_)) => false,
-            // Another key's record.
+            // The bytes are another key's record.
             Some(Err(Corrupt::Hash)) | None => true,
             Some(Err(_)) => {
                 self.forget(hash);
@@ -203,13 +203,13 @@ impl Store {
         self.counters.evicted_chunks.add(u64::from(extent.len.0));
     }
 
-    /// Is it within the look-ahead?
+    /// Is this place within the look-ahead?
     pub(crate) fn is_to_be_moved(&self, first: Chunk) -> bool {
         let hand = Chunk(self.hand_at.load(Ordering::Relaxed));
         Hand::distance(hand, first, self.geometry.data_chunks) < self.look_ahead_chunks
     }
 
-    /// Is it in the stretch that is swept now or next?
+    /// Is this place in the stretch that is swept now or next?
     pub(crate) fn is_due(&self, first: Chunk) -> bool {
         let hand = Chunk(self.hand_at.load(Ordering::Relaxed));
         let ahead = Hand::distance(hand, first, self.geometry.data_chunks);

@@ -1,4 +1,4 @@
-//! What is noted of records that answers need (`needed`), and of their moves (`moves`).
+//! The tables of records that answers need (`needed`), and the state of their moves (`moves`).
 
 use crate::index::key::{KeyHash, NumberMap};
 use extent::Extent;
@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 /// Needed records take at most this share of the data area, since each is written once more when the hand goes round.
 pub(crate) const NEEDED_SHARE: u64 = 4;
 
-/// The most needs; two of one record count twice.
+/// The most needs. Two needs of one record count twice.
 pub const NEEDS_MAX: usize = 1 << 16;
 
 /// A record in a shard's table of needed records.
@@ -15,7 +15,7 @@ pub const NEEDS_MAX: usize = 1 << 16;
 pub(crate) struct Need {
     /// The number of needs.
     pub(super) count: u32,
-    /// Its bytes in the store's sum.
+    /// Its share of the store's sum of needed bytes.
     pub(super) bytes: u64,
     pub moving: Moving,
     /// It could not be moved, and is evicted like any other.
@@ -27,7 +27,7 @@ pub(crate) struct Need {
 /// A shard's table of needed records, by whole hash.
 pub(crate) type NeedMap = NumberMap<u64, Need>;
 
-/// Must the sweep spare it?
+/// Must the sweep spare this record?
 pub(crate) fn is_needed(needed: &NeedMap, hash: KeyHash) -> bool {
     needed.get(&hash.0).is_some_and(|need| !need.given_up)
 }
@@ -38,7 +38,7 @@ pub(crate) fn sums(needed: &NeedMap) -> (u64, u64) {
     (count, needed.values().map(|need| need.bytes).sum())
 }
 
-/// The state of its move.
+/// The state of a needed record's move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Moving {
     No,

@@ -148,7 +148,7 @@ impl Store {
                 let (_, freed) = shard.unpin(extent.first);
                 self.queue_freed(freed);
             }
-            // Its room need not be kept any more.
+            // No room need be kept for its move any more.
             if let Some(spot) = shard.find(hash).filter(|_| is_counted) {
                 let extent = shard.entry(spot).extent();
                 if self.is_due(extent.first) {
@@ -167,7 +167,7 @@ impl Store {
         if !matches!(found, Lookup::Absent) {
             return found;
         }
-        // It may still be in a cluster, which needs the writer's lock, and that comes first.
+        // The record may still be in a cluster. That needs the writer's lock, which comes before the shard's.
         let writer = self.writer();
         let mut shard = self.shard(self.shard_of(hash));
         let Some(extent) = shard.needed.get(&hash.0).and_then(|need| need.kept) else {

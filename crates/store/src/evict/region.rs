@@ -1,6 +1,6 @@
 //! The hand that goes round the regions.
 //!
-//! With the policy `second-chance` the store is written like a ring: region after region, and what lies in front is cleared
+//! With `second-chance` and `reinsertion` the store is written like a ring: region after region, and the way ahead is cleared
 //! a *stretch* (a few neighbouring regions) at a time. A region goes through
 //!
 //! ```text
@@ -18,7 +18,7 @@
 //!
 //! A note is at least two operations, one after the other, and each waits in the device's queue. Where reads wait for seconds,
 //! more is written during a note than lies ahead. Then sweeps begin earlier and notes cover more regions ([`Hand::advance`]), until
-//! notes end in time ([`Hand::end_note`]); up to [what the grid allows](Grid::late_max). A new store begins with that, since it costs no record.
+//! notes end in time ([`Hand::end_note`]); at most by [`Grid::late_max`]. A new store begins with that maximum, since it costs no record.
 //!
 //! Not known here: the index, the journal, time.
 //! Source: paper 002 (stream of writes), and log-structured caches since; chosen by measurement, see docs/decisions.
@@ -33,13 +33,13 @@ use extent::{Chunk, Extent};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// That number of regions falls by this share of it, and at least by one, with each note that ends early.
+/// With each note that ends early, [`Late::regions`] falls by this share of it, and at least by one.
 const LATE_FALLS_SHARE: u32 = 8;
 
-/// A note is nearly late if less than this share of the lead is ready when it ends, or none.
+/// A note is nearly late if less than this share of the lead is ready when it ends, or nothing.
 const LOW_SHARE: usize = 4;
 
-/// A pass through the index that removes the records that begin in a stretch.
+/// A pass through the index that removes the records that lie in a stretch, or reach into it.
 #[derive(Clone, Debug)]
 pub struct Sweep {
     /// The regions of the stretch.
@@ -50,15 +50,15 @@ pub struct Sweep {
     pub(crate) spared: Vec<KeyHash>,
 }
 
-/// What notes that take long make necessary.
+/// Adjustments for notes that take long.
 #[derive(Clone, Copy, Debug, Default)]
 struct Late {
     /// How many more regions than the grid's lead are kept ahead, because notes took so long that room ran out.
     regions: u32,
-    /// The next note covers so many regions if it can. A note under way at a clean stop may have become durable; were a part of its
-    /// regions noted again alone, the others would seem older and be used in another order after a crash.
+    /// The next note covers up to this many regions. A note under way at a clean stop may have become durable. If only a part of its
+    /// regions were noted again, the others would seem older, and be used in another order after a crash.
     note_again: u32,
-    /// For the note under way more is kept already.
+    /// Whether `regions` was raised already for the note under way.
     is_raised: bool,
 }
 
@@ -72,7 +72,7 @@ pub struct Hand {
     pub(crate) sweep: Option<Sweep>,
     /// Boxed for the size of `Room`.
     pub(crate) aging: Box<Aging>,
-    /// Likewise.
+    /// Boxed for the size of `Room`.
     pub(crate) listing: Box<Listing>,
     swept: VecDeque<u32>,
     noting: Vec<u32>,
@@ -83,10 +83,10 @@ pub struct Hand {
     unscanned: Box<[bool]>,
     /// Regions that were written to since the scan began; empty when there is none.
     written: Box<[bool]>,
-    /// A scan is looking for the region that was written last; nothing is swept before that is found.
+    /// A scan is looking for the region that was written last; nothing is swept before that region is found.
     holding: bool,
-    /// Noted and empty, as far as the scan has come. Not used before all of them are known: were a later one filled before an
-    /// earlier one, regions would no longer have the age that `opened_at` tells.
+    /// Regions that the scan has found noted and empty so far. They are not used before all of them are known: if a later one were filled
+    /// before an earlier one, `opened_at` would no longer tell the order of regions.
     found_empty: VecDeque<u32>,
 }
 
@@ -143,12 +143,12 @@ impl Hand {
         self.grid.note_regions = 1;
     }
 
-    /// A deliberate mistake: what was found empty is used before what lies before it was looked at.
+    /// A deliberate mistake: regions found empty are used before those in front of them were scanned.
     pub(crate) fn use_at_once(&mut self) {
         self.ready.extend(self.found_empty.drain(..));
     }
 
-    /// These regions are going to be scanned, the last opened first: until then nothing is swept there.
+    /// These regions will be scanned, the last opened first. None of them is swept before it was scanned.
     pub(crate) fn will_scan(&mut self, regions: &[u32]) {
         self.holding = true;
         self.unscanned = vec![false; self.grid.regions as usize].into();
@@ -158,7 +158,7 @@ impl Hand {
         }
     }
 
-    /// A region has been scanned. Those that were noted and never written to are found first; they can be used as they are.
+    /// A region has been scanned. Regions that were noted and never written to are found first; they can be used as they are.
     pub(crate) fn scanned(&mut self, region: u32, empty: bool) {
         if let Some(unscanned) = self.unscanned.get_mut(region as usize) {
             *unscanned = false;
@@ -194,7 +194,7 @@ impl Hand {
         Chunk(self.at * self.grid.region_chunks)
     }
 
-    /// Empty regions.
+    /// The number of empty regions.
     pub(crate) fn ahead(&self) -> usize {
         self.swept.len() + self.noting.len() + self.ready.len()
     }
@@ -308,12 +308,12 @@ impl Hand {
         self.ready.len() <= few && (!self.swept.is_empty() || self.needs_sweep())
     }
 
-    /// A sweep begins when fewer regions lie ahead, swept or ready.
+    /// A sweep begins when fewer regions lie ahead than this.
     fn lead(&self) -> usize {
         (self.grid.lead_regions + self.late.regions) as usize
     }
 
-    /// Goes on to the next region that is ready. If there is none, the note under way is late, so that more is kept ahead at once:
+    /// Goes on to the next region that is ready. If there is none, the note under way is late, so more is kept ahead at once:
     /// sweeps go on meanwhile, and the next note covers what they bring.
     pub fn advance(&mut self) -> Option<Extent> {
         let Some(region) = self.ready.pop_front() else {
@@ -329,12 +329,12 @@ impl Hand {
         Some(self.grid.extent(region..region + 1))
     }
 
-    /// A sweep is under way, and until it ends only the current region can be filled.
+    /// Can only the current region be filled until the sweep under way ends?
     pub(crate) fn waits_for_sweep(&self) -> bool {
         self.sweep.is_some() && self.ahead() == 0
     }
 
-    /// The sweep under way has been through the whole index of so many segments: it waits for moves, if it has not ended.
+    /// Has the sweep under way been through all `segments` of the index? Then it waits for moves.
     pub(crate) fn has_seen(&self, segments: usize) -> bool {
         let sweep = self.sweep.as_ref();
         sweep.is_some_and(|sweep| sweep.next_segment >= segments)
@@ -353,8 +353,8 @@ impl Hand {
 
     /// Chunks that were never written since the store was made, if `free` are left of the current region.
     ///
-    /// Regions are opened in order, so until the last one is, everything ahead of the writer is new. While the last ones are noted and not
-    /// yet written to they count as written.
+    /// Regions are opened in order, so until the last one is opened, everything ahead of the writer is new. From then on, regions that are
+    /// noted and not yet written to count as written.
     pub(crate) fn chunks_never_written(&self, journal: &journal::Journal, free: u64) -> u64 {
         let unopened = (0..self.grid.regions).filter(|&region| journal.opened_at(region) == 0);
         let unopened = unopened.count() as u64;

@@ -7,8 +7,8 @@
 //!                        +-------+--> a read of neighbours --> verified --> the writer's front
 //! ```
 //!
-//! What is worth it is known when the sweep before ends (`coming`). The shell reads ([`Store::next_reinsertion`]) and passes the bytes
-//! ([`Store::reinsertion_done`]). The sweep waits for none of that: what was not read in time leaves. While a stretch is not read in time,
+//! The choice is made when the previous sweep ends (`coming`). The shell reads ([`Store::next_reinsertion`]) and passes the bytes
+//! ([`Store::reinsertion_done`]). The sweep does not wait for that: records that were not read in time leave. While the disk is late,
 //! a record that is read near the hand is written again, as with `second-chance`.
 //!
 //! The read pins nothing. A record is written again if
@@ -18,7 +18,7 @@
 //!   since before the read. So a purge, a newer version, or the sweep wins, whenever it comes;
 //! - its stretch was not swept meanwhile: until then nothing else can lie in that place.
 //!
-//! One that cannot be verified is dropped and counted.
+//! A record that cannot be verified is dropped and counted.
 //!
 //! *Parts of large objects* are not written again here, because the index does not tell that they belong together. They have
 //! the second chance of their object, whether the disk keeps up or not.
@@ -46,22 +46,22 @@ use std::sync::atomic::Ordering;
 /// Bytes read at once; one record may be longer.
 const READ_BYTES: u32 = 256 << 10;
 
-/// What is not wanted between two records is read along up to this length.
+/// A gap of up to this length between two chosen records is read along.
 const GAP_BYTES: u32 = 64 << 10;
 
-/// A read is followed by a pause of so many times its duration.
+/// A read is followed by a pause of this many times its duration.
 const PAUSE_TIMES: u64 = 3;
 
-/// No pause is longer.
+/// The longest pause.
 const PAUSE_MS_MAX: u64 = 10_000;
 
 /// The shortest pause: a fast device reads for less than a millisecond.
 const PAUSE_MS_MIN: u64 = 1;
 
-/// While the device is behind with writing, it is looked at again after so long.
+/// The pause while the device is behind with writing, or storing is paused.
 const LATE_MS: u64 = 50;
 
-/// A read that failed is followed by such a pause.
+/// The pause after a read that failed.
 const FAILED_MS: u64 = 1_000;
 
 /// Records of the coming stretch to read: carry out the read and pass the bytes to [`Store::reinsertion_done`].
@@ -71,10 +71,10 @@ pub struct Reinsertion {
     places: Vec<Extent>,
     offset: u64,
     len: usize,
-    /// What happened since counts.
+    /// The sequence before the read: invalidations since then count.
     began: Sequence,
     began_ms: u64,
-    /// So many sweeps had ended.
+    /// The number of sweeps that had ended when the stretch was listed.
     sweeps: u64,
 }
 
@@ -91,8 +91,8 @@ impl Reinsertion {
 }
 
 impl Store {
-    /// The next records to read in order to write them again, if the device has time for that. To be asked as [`Self::next_work`], when there
-    /// is none. `now_ms` as for [`Self::insert`].
+    /// The next records to read in order to write them again, if the device has time for that. Call it when [`Self::next_work`] returns
+    /// none. `now_ms` as for [`Self::insert`].
     pub fn next_reinsertion(&self, now_ms: u64) -> Option<Reinsertion> {
         let is_shut = self.is_scanning() || self.is_closed_to_inserts() || !self.takes_records();
         if is_shut || self.limits.replacement.reinserted_percent().is_none() {
@@ -100,7 +100,7 @@ impl Store {
         }
         let is_late = self.pause.is_on(now_ms) || self.is_behind();
         let mut coming = lock(&self.coming);
-        // A clock that was set back ends the pause.
+        // If the clock was set back, the pause is at most the longest one.
         coming.not_before_ms = coming.not_before_ms.min(now_ms + PAUSE_MS_MAX);
         if now_ms < coming.not_before_ms || coming.is_busy() || coming.is_done() {
             return None;
@@ -171,7 +171,7 @@ impl Store {
         }
     }
 
-    /// Writes a record again if it counts.
+    /// Writes a record again if it is whole and still valid.
     fn reinsert(
         &self,
         bytes: &Bytes,
@@ -184,7 +184,7 @@ impl Store {
             return None;
         }
         let Ok(header) = Header::decode(bytes, &self.secret, mistakes) else {
-            // Whose it is nobody can tell; it leaves with its stretch.
+            // The owner of a record without a valid header is unknown, so it leaves with its stretch.
             self.counters.corrupt.add(1);
             return None;
         };
@@ -248,7 +248,7 @@ impl Store {
         }
     }
 
-    /// A sweep has ended: what it has listed comes next. Called with the writer locked.
+    /// A sweep has ended: the candidates that it has listed are read next. Called with the writer locked.
     pub(crate) fn coming_listed(&self, candidates: Vec<Candidate>) {
         let sweeps = self.sweeps.fetch_add(1, Ordering::Relaxed) + 1;
         if self.limits.replacement.reinserted_percent().is_some() {

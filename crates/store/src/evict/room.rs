@@ -10,7 +10,7 @@ use extent::{Chunk, Chunks, Extent, Unified};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What one pass of the book's hand clears.
+/// Length of the stretch that the book's hand clears at once.
 const STRETCH_BYTES: u64 = 8 << 20;
 
 /// How room is made.
@@ -21,7 +21,7 @@ pub(crate) enum Room {
 }
 
 impl Room {
-    /// That of a store whose index is empty, and the chunks that the allocator has. `hand_at`: the region where the hand begins.
+    /// The allocator and the kind of room for a store with an empty index. `hand_at`: the region where the hand begins.
     pub(crate) fn of(limits: &Limits, geometry: &Geometry, hand_at: u32) -> (Unified, Self) {
         let total = Chunks(geometry.data_chunks);
         match limits.replacement {
@@ -41,10 +41,10 @@ impl Room {
     }
 }
 
-/// What making room by the book needs to remember.
+/// The state of making room by the book.
 #[derive(Debug)]
 pub(crate) struct Book {
-    /// For each shard, a stamp that its coldest record is not older than.
+    /// For each shard, a lower bound of the stamp of its coldest record.
     pub(super) bounds: BinaryHeap<Reverse<(u64, usize)>>,
     /// The shard whose turn it is.
     pub(super) next_shard: usize,
@@ -64,7 +64,7 @@ impl Book {
         }
     }
 
-    /// The stretch that is cleared next, for a record of so many chunks.
+    /// The stretch that is cleared next, for a record of `needed` chunks.
     pub(super) fn next_stretch(&mut self, needed: Chunks, geometry: &Geometry) -> Extent {
         let total = geometry.data_chunks;
         // Twice what is needed: a record may reach into the stretch from before it.

@@ -11,8 +11,8 @@
 //!            |<- long: 10 % ->|
 //! ```
 //!
-//! The mean is that of the records stored since the store was opened; before there are enough, all records count as
-//! mean. So they do while records are gathered in locality buffers, or a page's images would leave the page.
+//! The mean is that of the records stored since the store was opened. All records count as mean before there are enough, and while
+//! records are gathered in locality buffers: otherwise a page's images would be separated from the page.
 //!
 //! Not known here: how often records were read.
 //! Source: Cao and Irani, Cost-Aware WWW Proxy Caching Algorithms (1997), for *size matters*; the numbers by
@@ -25,9 +25,9 @@ use crate::store::Store;
 use extent::{Chunk, Chunks, Extent};
 use std::sync::atomic::Ordering;
 
-/// This many records make a mean.
+/// The mean is known from this many records on.
 const RECORDS_MIN: u64 = 64;
-/// The window of the shortest records, in halves of the one that was set.
+/// The window of the shortest records, in halves of the configured one.
 const WIDER_HALVES_MAX: u64 = 5;
 /// The widest window: a record that is read all the time is written again at most once a round, not at each read.
 const PERCENT_MAX: u64 = 75;
@@ -38,7 +38,7 @@ impl Store {
         self.window_chunks > 0 && !self.is_scanning() && self.is_near(extent.first, extent.len)
     }
 
-    /// The same for a part of a large object.
+    /// The same for a part of a large object, with the window of the object. Always true for other records.
     pub(crate) fn may_renew_part(&self, first: Chunk, parts: &RecordParts) -> bool {
         let whole = parts.total.map_or(0, |total| total.bytes);
         let beside = parts.fragment.map_or(0, |_| self.fragment_bytes().into());
@@ -48,13 +48,13 @@ impl Store {
         len == 0 || self.is_near(first, Chunks(len))
     }
 
-    /// Does the sweep itself write it again, if it is worth that?
+    /// Is it left to reinsertion whether this record is written again?
     pub(crate) fn is_left_to_the_sweep(&self, parts: &RecordParts) -> bool {
         let is_whole = parts.fragment.is_none() && parts.total.is_none();
         is_whole && self.reads_stretches.load(Ordering::Relaxed) && self.has_a_share(parts)
     }
 
-    /// Is it short enough for what is written again of any stretch? In a small store the longest are not.
+    /// Is it shorter than the least share of a stretch that is written again? In a small store the longest records are not.
     fn has_a_share(&self, parts: &RecordParts) -> bool {
         let bytes = parts.key.len() + parts.meta.len() + parts.body.len();
         let chunks = bytes.div_ceil(self.chunk_bytes());
@@ -80,7 +80,7 @@ impl Store {
     }
 }
 
-/// The window of a record of `bytes`, where one of `middling` bytes has `set` of `total` chunks.
+/// The window of a record of `bytes`, where a record of `middling` bytes has `set` of `total` chunks.
 fn by_size(set: u64, bytes: u64, middling: u64, total: u64) -> u64 {
     let fitted = (u128::from(set) * u128::from(middling) / u128::from(bytes.max(1))) as u64;
     let widest = (set * WIDER_HALVES_MAX / 2).min(total * PERCENT_MAX / 100);

@@ -1,4 +1,4 @@
-//! What memory keeps of one record: eight bytes.
+//! The entry that memory keeps of one record: eight bytes.
 //!
 //! | bits | field | |
 //! |---|---|---|
@@ -108,7 +108,7 @@ pub(crate) const fn encodable_chunks(chunks: u32) -> Option<u32> {
 
 const GENERATION_SHIFT: u32 = 48;
 const AGE_SHIFT: u32 = 1;
-/// What a marker's word has below the table's part: the bit that tells it from an empty slot, and its age.
+/// A marker's word has this below the table's part: the bit that tells it from an empty slot, and its age.
 const MARKER_BIT: u64 = 1;
 
 /// A marker, taken apart.
@@ -128,9 +128,9 @@ impl Mark {
 /// A record or a marker in the index. The table's part of it (remainder, second) is 0 outside the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
-    /// Of a record without the bits of its usage.
+    /// For a record, without the bits of its usage.
     word: u64,
-    /// Of a record.
+    /// The usage of a record; nothing for a marker.
     usage: Usage,
 }
 
@@ -142,7 +142,7 @@ impl Entry {
         }
     }
 
-    /// An entry not used yet. The length must be encodable (asserted).
+    /// The entry of a record that was not read yet. The length must be encodable (asserted).
     pub(crate) fn new(extent: Extent, writing: bool) -> Self {
         let length = extent.len.0;
         let code = code(length).unwrap_or(0);
@@ -163,7 +163,7 @@ impl Entry {
         Entry::of(word | MARKER_BIT)
     }
 
-    /// None: it is a record.
+    /// `None` if it is a record.
     pub(crate) fn as_marker(self) -> Option<Mark> {
         self.is_marker().then_some(Mark {
             generation: (self.word >> GENERATION_SHIFT) as u16,
@@ -172,12 +172,12 @@ impl Entry {
         })
     }
 
-    /// Is it a marker? Only a record has an extent and what follows from it.
+    /// Is it a marker? Only a record has an extent and a usage.
     pub(crate) fn is_marker(self) -> bool {
         self.word & LENGTH_MASK == 0
     }
 
-    /// The chunks of the record; none of a marker.
+    /// The chunks of the record; 0 for a marker.
     pub(crate) fn chunks(self) -> u32 {
         LENGTHS[(self.word >> LENGTH_SHIFT) as u8 as usize]
     }
@@ -185,7 +185,7 @@ impl Entry {
     /// The chunks of the record.
     pub(crate) fn extent(self) -> Extent {
         debug_assert!(!self.is_marker(), "a marker has no extent");
-        // Valid: `new` was given an extent, `is_sound` checks.
+        // Valid: `new` takes an extent, and `is_sound` checks words from disk.
         Extent {
             first: self.first(),
             len: Chunks(self.chunks()),
@@ -226,7 +226,7 @@ impl Entry {
         self.usage
     }
 
-    /// The same record, used like that.
+    /// The same record with that usage.
     pub(crate) fn with_usage(self, usage: Usage) -> Self {
         Entry { usage, ..self }
     }
@@ -244,7 +244,7 @@ impl Entry {
         }
     }
 
-    /// A word of the table: this entry, and the table's part. The place must leave the bits of the usage alone.
+    /// The table's word: this entry, and the table's part `key`. The record's place must not reach the bits of the usage.
     pub(super) fn word(self, key: u64, bits: UsageBits) -> u64 {
         debug_assert!(self.word & KEY_MASK == 0 && key & !KEY_MASK == 0);
         if self.is_marker() {
@@ -255,7 +255,7 @@ impl Entry {
     }
 }
 
-/// Is the word that of a marker? Only a record's has a usage.
+/// Is this the word of a marker? Only records have a usage.
 pub(super) fn is_marker(word: u64) -> bool {
     word & LENGTH_MASK == 0
 }

@@ -1,8 +1,8 @@
 //! Names of records: 64-bit hashes of full keys.
 //!
-//! A hash only finds a record. The full key decides whose it is: it is stored with the record, and the caller
+//! A hash only finds a record. The full key identifies the record: it is stored with the record, and the caller
 //! compares it after every read. The seed is random and kept in the superblock, so hashes are the same after a
-//! restart, and nobody outside can construct a collision.
+//! restart, and an outsider cannot construct a collision.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -23,7 +23,7 @@ impl KeyHasher {
         Self { seed }
     }
 
-    /// What it is seeded with: whoever knows it can find keys with the same hash.
+    /// The seed of the hashes. Anybody who knows it can find keys with the same hash.
     pub fn seed(self) -> u64 {
         self.seed
     }

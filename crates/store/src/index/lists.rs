@@ -1,12 +1,12 @@
 //! The lists of a shard's markers, each kept once.
 //!
-//! Resources with Vary are many, their lists a few dozen. So a marker has the number of its list, and the list is here as long as a
-//! marker has it. A list also has a *root*: the hash of the list that the marker's salt was given for. Lists that follow one another
-//! under one salt have one root, and so a salt that goes with two roots is not one salt but two.
+//! Many resources vary, by a few dozen lists. So a marker has only the number of its list, and a list is kept as long as a marker has
+//! it. A list also has a *root*: the hash of the list for which the marker's salt was given. Lists that follow one another under one
+//! salt have one root, so a salt that is found with two roots was given twice.
 //!
-//! Limits: [`LISTS_MAX`] lists and [`BYTES_MAX`] a shard. For one more the lists that a single marker has make room (`marker`); where all
-//! have several it is refused: what has it is not stored.
-//! Not known here: what a list means, who has it.
+//! Limits: [`LISTS_MAX`] lists and [`BYTES_MAX`] a shard. To make room for one more, lists that a single marker has leave (`marker`). If all
+//! have several markers, the new list is refused, and responses with that list are not stored.
+//! Not known here: what a list means, which markers have it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub const LIST_BYTES_MAX: usize = 1024;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Full;
 
-/// A list as it is kept.
+/// A list with its root.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct List {
     pub bytes: Arc<[u8]>,
@@ -33,12 +33,12 @@ pub(crate) struct List {
 }
 
 impl List {
-    /// The root of what begins with this list.
+    /// The root of all lists under a salt that was given for this list.
     pub(crate) fn root_of(bytes: &[u8]) -> u64 {
         XxHash3_64::oneshot(bytes)
     }
 
-    /// What it is found by.
+    /// The key under which a list is found.
     fn name(bytes: &[u8], root: u64) -> Box<[u8]> {
         [&root.to_le_bytes(), bytes].concat().into()
     }
@@ -47,7 +47,7 @@ impl List {
 /// See the head of the file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lists {
-    /// With the number of markers that have it; a list nobody has is None.
+    /// By number: the list, and how many markers have it. `None` if the number is unused.
     listed: Vec<Option<(List, u32)>>,
     numbers: HashMap<Box<[u8]>, u16>,
     unused: Vec<u16>,
@@ -77,13 +77,13 @@ impl Lists {
         Ok(number)
     }
 
-    /// One more marker has a list that another one has.
+    /// Counts one more marker of a list.
     fn share(&mut self, number: u16) {
         let listed = self.listed[usize::from(number)].as_mut();
         listed.expect("a number stays as long as a marker has it").1 += 1;
     }
 
-    /// A marker has it no more.
+    /// Counts one marker less of a list; the last one frees it.
     pub(crate) fn give_back(&mut self, number: u16) {
         let listed = &mut self.listed[usize::from(number)];
         let (list, users) = listed
@@ -105,7 +105,7 @@ impl Lists {
         &listed.expect("a number stays as long as a marker has it").0
     }
 
-    /// Every number is below.
+    /// All numbers are below this.
     pub(crate) fn places(&self) -> usize {
         self.listed.len()
     }
@@ -116,7 +116,7 @@ impl Lists {
         self.listed.len() - self.unused.len()
     }
 
-    /// By number: does only one marker have it?
+    /// By number: is there only one marker with that list?
     pub(crate) fn singles(&self) -> Vec<bool> {
         let users = self.listed.iter().map(|listed| match listed {
             Some((_, users)) => *users,
@@ -125,7 +125,7 @@ impl Lists {
         users.map(|users| users == 1).collect()
     }
 
-    /// How many markers have lists, all added up.
+    /// The number of markers of all lists together.
     pub(crate) fn users(&self) -> usize {
         self.listed.iter().flatten().map(|(_, n)| *n as usize).sum()
     }

@@ -28,8 +28,8 @@ impl Store {
         self.find(hash, false)
     }
 
-    /// As [`Self::look_up`]; with `is_needed` for an answer that began before the store was handed over. It finds the record even so. If
-    /// that was not noted as needed, the other process may have overwritten it, which the verification notices.
+    /// As [`Self::look_up`]. With `is_needed`, for an answer under way, the record is also found after the store was handed over. If it
+    /// was not noted as needed, the other process may have overwritten it, which the verification notices.
     pub(crate) fn find(&self, hash: KeyHash, is_needed: bool) -> Lookup {
         let number = self.shard_of(hash);
         let mut shard = self.shard(number);
@@ -55,7 +55,7 @@ impl Store {
             return Lookup::Buffered(bytes);
         }
         drop(shard);
-        // In the open cluster, which needs the writer's lock first, so search again. Or in a flight that is ending,
+        // The record is in the open cluster, which needs the writer's lock first, so search again. Or it is in a flight that is ending,
         // which may also have an older record at the same place.
         let writer = self.writer();
         let mut shard = self.shard(number);
@@ -121,7 +121,7 @@ impl Store {
         self.shard(self.shard_of(hash)).has(hash)
     }
 
-    /// Ends a read. False: the record was invalidated, replaced or forgotten meanwhile; do not serve it.
+    /// Ends a read. False if the record was invalidated, replaced or forgotten meanwhile: do not serve it.
     #[must_use = "what was killed meanwhile may not be served"]
     pub fn read_done(&self, read: Read) -> bool {
         let mut shard = self.shard(self.shard_of(read.hash));

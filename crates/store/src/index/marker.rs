@@ -1,4 +1,4 @@
-//! Markers: for a primary key with variants, how to find them.
+//! Markers: how to find the variants of a primary key.
 //!
 //! A marker is an entry of the index in the place of the primary's own record, eight bytes. It says which request fields select a
 //! variant (its *list*, opaque here, see `lists`) and gives the *salt* that goes into the full key of each variant. No salt is given
@@ -11,15 +11,15 @@
 //!                  +--purged, aged, its place is another key's--> gone; the next one gets a higher salt
 //! ```
 //!
-//! *How it lasts*: `lasting`.
+//! *Persistence*: see `lasting`.
 //!
-//! *How it leaves.* It ages by one in each pass (`evict/aging`), three to a round of the hand, and leaves in the fourth
-//! unless it was looked up, or a variant stored, since. So it stays at least as long as anything stored under it. Where no hand goes round, or if
-//! there are far more markers than records (the device refuses), a segment that has [`Index::markers_max`] of them makes such passes at once,
-//! until an eighth of them has left. One whose list no other marker has also leaves when its shard has no room for one more list.
+//! *Aging*: a marker ages by one in each pass (`evict/aging`), three to a round of the hand, and leaves in the fourth unless it was
+//! looked up, or a variant was stored, since. So it stays at least as long as anything stored under it. If no hand goes round, or
+//! there are far more markers than records (the device refuses), a segment with [`Index::markers_max`] markers makes such passes at once,
+//! until an eighth of them has left. A marker whose list no other marker has also leaves when its shard has no room for one more list.
 //!
-//! Two primaries of one place (`index`) share a marker. Each then takes the other's for its own: misses, since the full key of a
-//! variant names its primary.
+//! Two primaries of one place (`index`) share a marker, and each takes the other's for its own. That only causes misses, since the full
+//! key of a variant names its primary.
 //!
 //! Limits: lists see `lists`; markers [`MARKERS_PER_RECORD`] a record and [`SPARE_MARKERS`](super::SPARE_MARKERS) a segment.
 //! Not known here: what a list means.
@@ -39,7 +39,7 @@ use crate::index::segment::Segment;
 use crate::index::{Index, Spot};
 use std::sync::Arc;
 
-/// Markers of a segment: so many for each record it has, and [`SPARE_MARKERS`](super::SPARE_MARKERS).
+/// Markers of a segment: this many for each of its records, and [`SPARE_MARKERS`](super::SPARE_MARKERS).
 const MARKERS_PER_RECORD: usize = 3;
 
 /// How to find the variants of a primary key.
@@ -47,7 +47,7 @@ const MARKERS_PER_RECORD: usize = 3;
 pub struct Marker {
     /// Goes into the full key of each variant; never the same twice for one primary.
     pub salt: u64,
-    /// The caller's own: which request fields select the variant.
+    /// Which request fields select the variant; opaque here.
     pub list: Arc<[u8]>,
 }
 
@@ -78,8 +78,8 @@ impl Index {
         (Marker { salt, list }, *root)
     }
 
-    /// The marker of a primary key with that list, if need be with a new salt, which puts all variants stored so far out of reach. There
-    /// is no record in its place. `leaves` is told of markers that had to make room, and of their segments. True: the salt is new.
+    /// Returns the primary's marker with that list, and whether its salt is new: if there is no marker or its list differs, a new salt puts all
+    /// variants stored so far out of reach. The marker's place must hold no record. `leaves` is called for each marker that makes room.
     pub(crate) fn set_marker(
         &mut self,
         primary: KeyHash,
@@ -130,7 +130,7 @@ impl Index {
         Ok((self.marker_of(spot, mark).0, true))
     }
 
-    /// The marker of that salt, with another list. None: there is no such marker, or no room for the list.
+    /// Gives the marker of that salt another list. `None` if there is no such marker, or no room for the list.
     pub(crate) fn resume_marker(
         &mut self,
         primary: KeyHash,
@@ -152,7 +152,7 @@ impl Index {
         Some(self.marker_of(spot, mark).0)
     }
 
-    /// The marker leaves. False: there was none. `careless`: its salt may be given again, a mistake.
+    /// Removes the marker; false if there was none. With `careless` its salt may be given again, a deliberate mistake.
     pub(crate) fn drop_marker(&mut self, primary: KeyHash, careless: bool) -> bool {
         let Some((spot, mark)) = self.mark(primary) else {
             return false;
@@ -165,7 +165,7 @@ impl Index {
         true
     }
 
-    /// A segment has no markers any more, and salts that none of them had.
+    /// Removes all markers of a segment, and begins an era of salts that none of them had.
     fn begin_era(&mut self, segment: usize, era: u32, leaves: &mut impl FnMut(Short)) {
         let Self {
             segments, lists, ..
@@ -178,7 +178,7 @@ impl Index {
         segments[segment].salts = Salts::of_era(era);
     }
 
-    /// Markers leave that have a list for themselves alone. An origin that makes up ever new lists would fill the table with them.
+    /// Removes the markers whose list no other marker has. An origin that invents ever new lists would fill the table with those.
     fn make_room_for_a_list(&mut self, leaves: &mut impl FnMut(usize, Short)) {
         let Self {
             segments, lists, ..
@@ -199,8 +199,8 @@ impl Index {
         }
     }
 
-    /// Every marker of a segment is one pass older; `leaves` is told of those that have gone, so many at most. The others of the
-    /// highest age stay as they are.
+    /// Makes every marker of a segment one pass older. Of the highest age at most `most` leave, and `leaves` is called for each; the
+    /// others of that age stay as they are.
     pub(crate) fn age_markers(
         &mut self,
         segment: usize,
@@ -229,12 +229,12 @@ impl Index {
         segment.salts = salts;
     }
 
-    /// As many markers as that segment may have.
+    /// The most markers that this segment may have.
     fn markers_max(&self, segment: &Segment) -> usize {
         MARKERS_PER_RECORD * segment.records() + self.spare_markers
     }
 
-    /// Where no pass came for long, all are of one age: an eighth of them leaves, and a look-up saves the others.
+    /// If no pass came for long, all markers are of one age. So only an eighth of them leaves; the others stay if they are looked up in time.
     fn make_room_for_a_marker(&mut self, segment: usize, leaves: &mut impl FnMut(Short)) {
         let markers = self.segment(segment).markers();
         if markers < self.markers_max(self.segment(segment)) {
@@ -242,7 +242,7 @@ impl Index {
         }
         for _ in 0..=Mark::AGE_MAX {
             let gone = markers - self.segment(segment).markers();
-            // Every pass makes the others older, so not one more than is needed.
+            // No more passes than needed, since each makes the remaining markers older.
             if gone > markers / 16 {
                 break;
             }
@@ -255,7 +255,7 @@ impl Index {
         self.segments.iter().map(Segment::markers).sum()
     }
 
-    /// Has every list as many markers as it counts?
+    /// Do the lists count as many markers as there are, and has each marker a list?
     pub(crate) fn audit_markers(&self) -> Result<(), String> {
         let mut marks = self.segments.iter().flat_map(Segment::marks);
         let (users, markers) = (self.lists.users(), self.markers());

@@ -1,7 +1,7 @@
-//! The compact index of one shard: where the record of a key lies, in eight bytes and a little a record; or, of a resource with
-//! variants, its marker, in as many.
+//! The compact index of one shard: where the record of a key lies, in little more than eight bytes a record. A resource with variants
+//! has its marker in the same space.
 //!
-//! Of a key it has pieces of the hash (`pieces`), not the key: a record is found by them, and verified by its full key.
+//! The index has pieces of a key's hash (`pieces`), not the key: the pieces find a record, and its full key verifies it.
 //!
 //! Not known here: keys, records, shards, locks; what is evicted.
 //! Limits: 2^22 segments; the limits of a segment.
@@ -33,7 +33,7 @@ use crate::index::usage::UsageBits;
 /// Markers that a segment may have without any record.
 pub(crate) const SPARE_MARKERS: usize = 1 << 12;
 
-/// As many as that where nothing is ever stored (`Store::volatile`), in each of a few segments.
+/// The same where nothing is ever stored (`Store::volatile`), in each of a few segments.
 pub(crate) const SPARE_MARKERS_VOLATILE: usize = 1 << 16;
 
 /// Where an entry lies. Good until the next `insert`.
@@ -49,16 +49,16 @@ pub(crate) struct Spot {
 #[derive(Clone)]
 pub(crate) struct Index {
     segments: Vec<Segment>,
-    /// Of the markers.
+    /// The lists of the markers.
     lists: Lists,
     /// Markers that a segment may have without any record.
     pub spare_markers: usize,
-    /// Entries that a segment will have, as far as is known; 0: nothing is.
+    /// The expected number of entries of a segment; 0 if it is unknown.
     expected: usize,
 }
 
 impl Index {
-    /// An empty index of so many segments, 1 to [`SEGMENTS_MAX`] (asserted).
+    /// An empty index of `segments` segments, 1 to [`SEGMENTS_MAX`] (asserted).
     pub(crate) fn new(segments: usize, bits: UsageBits) -> Self {
         assert!(
             (1..=SEGMENTS_MAX).contains(&segments),
@@ -117,12 +117,12 @@ impl Index {
         self.segments[spot.segment].remove(spot.place)
     }
 
-    /// So many more entries will come, going by what is known: tables that must grow are made large enough at once.
+    /// Expects `more` entries, so that tables that must grow are made large enough at once.
     pub(crate) fn expect(&mut self, more: usize) {
         self.expected = (self.records() + self.markers() + more) / self.segments.len();
     }
 
-    /// Nothing is known of what will come.
+    /// Ends what [`Self::expect`] began: how many entries will come is unknown.
     pub(crate) fn expect_no_more(&mut self) {
         self.expected = 0;
     }

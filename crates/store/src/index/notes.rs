@@ -1,16 +1,16 @@
-//! What came to a segment and what left, for those who follow an index from outside (`trace`).
+//! Notes of the entries that came to a segment or left it, for followers of an index (`trace`).
 
 use crate::index::pieces::Short;
 
 /// Notes of a segment, of some 2,500 entries, between two collections.
 pub const NOTES_MAX: usize = 512;
 
-/// Changes of a segment that nobody has collected yet.
+/// Changes of a segment that were not collected yet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Notes {
     /// In the order in which they happened.
     pub notes: Vec<(Short, bool)>,
-    /// There were more than fit.
+    /// Whether some were lost for want of room.
     pub are_lost: bool,
 }
 

@@ -6,10 +6,10 @@
 //! ```
 //!
 //! The topmost 22 bits choose the segment, a table of its own ([`Segment`](super::segment::Segment)) that grows by itself, so that
-//! growing stops the shard for one segment's time only; the lowest 27 bits are the key within it ([`Short`]); the ten between them
-//! are for whoever chooses the shard.
+//! growing stops the shard for one segment's time only. The lowest 27 bits are the key within it ([`Short`]). Bits 32 to 41 are left
+//! for choosing the shard.
 //!
-//! A `Short` is not the key, nor is the whole hash. Of two keys with one segment and one `Short` only one has an entry;
+//! Neither a `Short` nor the whole hash is the key. Of two keys with one segment and one `Short` only one has an entry;
 //! the other finds it, reads the record, compares the full key, and takes it for a miss. With 10,000 entries a segment
 //! that happens to one absent key in 13,000.
 
@@ -21,13 +21,13 @@ const SEGMENT_BITS: u32 = 22;
 /// The most segments an index can have: more could not be told apart.
 pub(crate) const SEGMENTS_MAX: usize = 1 << SEGMENT_BITS;
 
-/// Which of so many segments a hash belongs to.
+/// The segment that a hash belongs to, of `segments` segments.
 pub(crate) fn segment_of(hash: KeyHash, segments: usize) -> usize {
     let top = hash.0 >> (u64::BITS - SEGMENT_BITS);
     ((top * segments as u64) >> SEGMENT_BITS) as usize
 }
 
-/// What a segment knows of a key. Not the key: two may share one.
+/// The part of a key's hash that a segment knows. Two keys may have the same.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub(crate) struct Short(pub(super) u32);
 

@@ -49,7 +49,7 @@ pub struct Renewal {
 /// The result of a look-up.
 #[derive(Debug)]
 pub enum Lookup {
-    /// Nothing.
+    /// There is no such record.
     Absent,
     /// The record is on disk: carry out the read.
     OnDisk(Read),

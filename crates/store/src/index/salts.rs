@@ -1,8 +1,8 @@
 //! Salts: the numbers that tell the variants of one marker from those of another one of the same resource.
 //!
-//! A salt is an *era* of the segment and, below it, a *generation* of 16 bits, which is all that a marker's entry has room for. No
-//! salt is given twice to one place of a segment: a marker that changes its list goes on one generation higher, and one that leaves
-//! raises the *floor*, at which markers begin that were not there. When a generation would pass 2^16 the segment begins the next
+//! A salt consists of the *era* of the segment and, in its low 16 bits, a *generation*; a marker's entry has room only for that. No
+//! salt is given twice to one place of a segment: a marker that changes its list gets the next generation, and a marker that leaves
+//! raises the *floor*, the generation at which new markers begin. When a generation would pass 2^16, the segment begins the next
 //! era, without markers: all its variants are misses then.
 //!
 //! Invariant: for each place in the segment, every salt it ever had is below the one it gets next.
@@ -15,7 +15,7 @@ const GENERATIONS: u32 = 1 << GENERATION_BITS;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Salts {
     era: u32,
-    /// At most [`GENERATIONS`]: then none is left.
+    /// At most [`GENERATIONS`]; at that value none is left.
     floor: u32,
 }
 
@@ -26,7 +26,7 @@ impl Default for Salts {
 }
 
 impl Salts {
-    /// None was given yet. Era 0 is nobody's, so that no salt is 0.
+    /// The salts of an era, none of them given yet. Era 0 is not used, so that no salt is 0.
     pub(crate) fn of_era(era: u32) -> Self {
         Self {
             era: era.max(1),
@@ -34,7 +34,7 @@ impl Salts {
         }
     }
 
-    /// As a checkpoint has them; anything may be in there.
+    /// The salts as a checkpoint has them; `None` if they are impossible.
     pub(crate) fn of_foreign(era: u32, floor: u32) -> Option<Self> {
         (era > 0 && floor <= GENERATIONS).then_some(Self { era, floor })
     }
@@ -57,13 +57,13 @@ impl Salts {
         (salt >> GENERATION_BITS, salt as u16)
     }
 
-    /// The generation of a marker that was not there. None: the era is over.
+    /// The generation of a new marker. `None` if the era is over.
     pub(crate) fn first(self) -> Option<u16> {
         u16::try_from(self.floor).ok()
     }
 
-    /// The generation that follows for a marker that is there. None: the era is over. A marker that a scan has found may be
-    /// below the floor, and its place have had the generations between.
+    /// The next generation of a present marker, `None` if the era is over. At least the floor: a marker that a scan has found may be
+    /// below it, and its place may have had the generations between.
     pub(crate) fn after(self, generation: u16) -> Option<u16> {
         Some(generation.checked_add(1)?.max(self.first()?))
     }

@@ -1,4 +1,4 @@
-//! A table of entries that keeps of a key only what its place does not say.
+//! A table of entries that stores only the part of a key that the entry's place does not tell.
 //!
 //! The key within a segment is a number h below 2^27 ([`Short`]). The n buckets share these numbers out in order: h
 //! belongs to bucket `h * n >> 27`, its *home*, and what is left, the distance of h from the lowest number of that
@@ -23,14 +23,14 @@
 //!   X4  `len` counts the words that are not 0, `markers` those that are markers
 //!
 //! Memory: 64 bytes a bucket, in pages of 1 KiB, each an allocation of its own; while growing the old and the new ones. Tables grow
-//! to ever other sizes, and what one leaves behind seldom fits the next: in one piece each they left allocators (mimalloc) with nearly as
-//! much again in half-empty pages. Pieces of one size are used again whatever grows next, so a table costs what it holds.
+//! to ever new sizes, and memory that one leaves seldom fits the next: with one allocation a table, the allocator (mimalloc) kept nearly as
+//! much again in half-empty pages. Pages of one size are used again by any table that grows, so a table costs what it holds.
 //! Limits: `BUCKETS_MIN` to `BUCKETS_MAX` buckets, eight entries each. Beyond that an insertion panics: the index must
 //! be cut into enough segments.
-//! Not known here: the rest of the key's hash. Two keys may have one `Short`: whoever reads a record compares its key.
+//! Not known here: the rest of the key's hash. Two keys may have one `Short`, so the reader of a record must compare its key.
 //! Sources: cuckoo tables with buckets and partial keys (Fan et al., CoNEXT 2014), search in breadth (Li et al.,
 //! EuroSys 2014), remainders instead of keys (quotienting: Knuth, volume 3, section 6.4, exercise 13). We differ: the
-//! number of buckets is any, and the whole number can be had back from either bucket.
+//! number of buckets is arbitrary, and the whole number can be computed from either bucket.
 
 use super::entry::{
     Entry, KEY_MASK, Mark, REMAINDER_BITS, REMAINDER_SHIFT, SECOND, is_marker, is_sound,
@@ -49,9 +49,9 @@ pub(crate) const BUCKETS_MIN: u32 = 128;
 pub(crate) const BUCKETS_MAX: u32 = 1 << 20;
 /// Buckets in one allocation, 1 KiB. A table grows by whole pages.
 const PAGE_BUCKETS: usize = 16;
-/// A table for a known number of entries gets this part more: tables of the same expectation differ, and a full one is slow.
+/// A table for an expected number of entries gets this share more, because tables differ in their entries, and a full one is slow.
 const SPARE_SHARE: usize = 32;
-/// Full buckets whose entries are looked at for a way out before the table is grown. Eight others hang from each.
+/// Full buckets that are searched for a way to a free slot before the table is grown. Each leads to eight others.
 const SEARCH_MAX: usize = 64;
 
 const _: () = assert!(Short::BITS - BUCKETS_MIN.ilog2() == REMAINDER_BITS);
@@ -121,7 +121,7 @@ impl Shares {
     /// Home and remainder.
     fn home(self, short: Short) -> (u32, u32) {
         let scaled = u64::from(short.0) * u64::from(self.n);
-        // From one number of a bucket to the next the lower part rises by n, and it begins below n.
+        // Within a bucket the lower part rises by n from one number to the next, and begins below n.
         let below = scaled as u32 & Short::MASK;
         ((scaled >> Short::BITS) as u32, below / self.n)
     }
@@ -178,7 +178,7 @@ fn key_of(remainder: u32) -> u64 {
     u64::from(remainder) << REMAINDER_SHIFT
 }
 
-/// A bucket the search for room has come to, and how.
+/// A bucket that the search for room has reached, and how.
 #[derive(Clone, Copy, Default)]
 struct Step {
     bucket: u32,
@@ -196,19 +196,19 @@ fn chunks_of(entry: Entry) -> u64 {
 /// One table. See the head of the file.
 #[derive(Clone)]
 pub(crate) struct Segment {
-    /// As many as `n` buckets take. What is left of the last one stays empty.
+    /// The pages of `n` buckets. The rest of the last page stays empty.
     pages: Box<[Box<Page>]>,
     n: u32,
     /// Which bits of a record's word are about its use.
     bits: UsageBits,
     len: u32,
-    /// How many of them are markers.
+    /// How many of the entries are markers.
     markers: u32,
     /// Chunks of all entries' records.
     chunks: u64,
     /// Which salts the markers have and may have next.
     pub salts: Salts,
-    /// Where changes are noted, if somebody follows them (`trace`).
+    /// Notes of changes, if there is a follower (`trace`).
     pub notes: Option<Box<Notes>>,
 }
 
@@ -255,12 +255,12 @@ impl Segment {
         self.len as usize
     }
 
-    /// How many of them are markers.
+    /// How many entries are markers.
     pub(crate) fn markers(&self) -> usize {
         self.markers as usize
     }
 
-    /// How many of them are records.
+    /// How many entries are records.
     pub(crate) fn records(&self) -> usize {
         (self.len - self.markers) as usize
     }
@@ -336,7 +336,7 @@ impl Segment {
         self.bits
     }
 
-    /// From now on these bits are. As far as they reach, usage stays.
+    /// Uses these bits for usage from now on. Usage stays as far as these bits can tell it.
     pub(crate) fn keep_usage_as(&mut self, bits: UsageBits) {
         let before = std::mem::replace(&mut self.bits, bits);
         let buckets = self.pages.iter_mut().flat_map(|page| &mut page.0);
@@ -356,8 +356,8 @@ impl Segment {
         }
     }
 
-    /// Adds an entry under a number that has none: that is the caller's to know. All places change. `expected`: how many there will
-    /// be, if that is known.
+    /// Adds an entry under a number that has none, for which the caller is responsible. All places change. `expected`: how many entries
+    /// there will be, 0 if unknown.
     pub(crate) fn insert(&mut self, short: Short, entry: Entry, expected: usize) {
         debug_assert!(self.find(short).is_none(), "{short:?} is there already");
         while !self.try_insert(short, entry) {
@@ -391,7 +391,7 @@ impl Segment {
         });
     }
 
-    /// Replaces every marker by what `change` makes of it; None takes it out. The other places stay.
+    /// Replaces every marker by the result of `change`; `None` removes it. The other places stay.
     pub(crate) fn retain_markers(&mut self, mut change: impl FnMut(Short, Mark) -> Option<Mark>) {
         if self.markers > 0 {
             self.retain_entries(|short, entry| match entry.as_marker() {
@@ -477,8 +477,8 @@ impl Segment {
 
     /// Frees a slot in one of two full buckets by moving a chain of entries, the shortest there is.
     ///
-    /// A bucket may turn up twice in the queue, but not in one chain: what is free beside its second turn was free, and
-    /// taken, at its first.
+    /// A bucket may be in the queue twice, but not in one chain: a slot that is free at its second turn was free at its first, and
+    /// was taken then.
     fn make_room(&mut self, roots: [u32; 2]) -> Option<Place> {
         let shares = self.shares();
         let mut steps = [Step::default(); SEARCH_MAX];
@@ -507,8 +507,8 @@ impl Segment {
         None
     }
 
-    /// Moves the entry `slot` of step `at` to `free`, the one before it to where that was, and so on to a root, whose
-    /// slot is returned, empty.
+    /// Moves the entry `slot` of step `at` to `free`, the entry of the step before into the place left, and so on to a root. Returns
+    /// the root's slot, which is empty then.
     fn move_chain(
         &mut self,
         steps: &[Step],
@@ -529,8 +529,8 @@ impl Segment {
         }
     }
 
-    /// Makes the table an eighth larger, or more if its entries should not fit in that; up to twice as large if so many are
-    /// expected. Not more, because it never shrinks, and the expectation may be wrong.
+    /// Makes the table an eighth larger, or more if its entries do not fit then; up to twice as large if that many are
+    /// expected. Not more, because a table never shrinks, and the expectation may be wrong.
     fn grow(&mut self, expected: usize) {
         let mut n = self.buckets();
         let wanted = (expected / SLOTS + expected / SLOTS / SPARE_SHARE).min(2 * n as usize) as u32;
@@ -558,7 +558,7 @@ impl Segment {
         }
     }
 
-    /// Appends the form a checkpoint keeps: buckets and entries (u32 each), of every bucket a byte with a bit for each
+    /// Appends the form a checkpoint keeps: buckets and entries (u32 each), for every bucket a byte with a bit for each
     /// used slot, then the entries in order of place. All little-endian.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.reserve(8 + self.n as usize + self.len() * 8);
@@ -574,7 +574,7 @@ impl Segment {
     }
 
     /// Reads back what `encode` wrote, every entry in its place, and leaves in `bytes` what follows. The bytes may be
-    /// anything: what is wrong with them is said, and `bytes` is as it was.
+    /// anything: the error tells the fault, and leaves `bytes` unchanged.
     pub(crate) fn decode(bytes: &mut &[u8], bits: UsageBits) -> Result<Segment, &'static str> {
         const SHORT: &str = "a segment is cut off";
         let (&n, rest) = bytes.split_first_chunk().ok_or(SHORT)?;
@@ -607,7 +607,7 @@ impl Segment {
                 map &= map - 1;
             }
         }
-        // After a look at each entry: an unsound one has no length.
+        // Only after the audit: an unsound entry has no length.
         segment.audit_entries()?;
         segment.chunks = segment.iter().map(|(_, entry)| chunks_of(entry)).sum();
         segment.markers = segment.marks().count() as u32;
@@ -629,10 +629,10 @@ impl Segment {
         }
     }
 
-    /// Checks what the bytes of a checkpoint may have wrong.
+    /// Checks the invariants that the bytes of a checkpoint may break.
     fn audit_entries(&self) -> Result<(), &'static str> {
         let shares = self.shares();
-        // Buckets differ by one in how many numbers they have; below this is within all of them.
+        // Buckets differ by at most one in their share of numbers; remainders below this are valid in all of them.
         let numbers_min = (1 << Short::BITS) / shares.n;
         let mut used = 0;
         for (bucket, words) in self.all() {

@@ -1,15 +1,15 @@
-//! Following an index from outside: what is in it, what came, what left.
+//! Following an index from outside: its entries, and those that come and leave.
 //!
-//! Of a key the index keeps a part of its hash; which part, depends on the number of shards and segments. That part as one number is
-//! the key's *trace*. Who knows seed and shape of an index ([`Tracing`]) makes the trace of any key; keys that share one are one to
-//! the index, too. A follower lists segment after segment ([`Store::trace_segment`]); from the listing on, the segment notes the traces
-//! that come and leave, and the follower collects them ([`Store::traced`]).
+//! The index keeps a part of each key's hash; which part depends on the number of shards and segments. That part as one number is
+//! the key's *trace*. From the seed and shape of an index ([`Tracing`]) a follower computes the trace of any key. Keys with the same trace
+//! are the same to the index, too. A follower lists segment after segment ([`Store::trace_segment`]); from then on, the segment notes the
+//! traces that come and leave, and the follower collects them ([`Store::traced`]).
 //!
 //! All entries have traces: records, fragments, variants, and the markers that lead to variants.
 //!
-//! Not known here: what a follower makes of it.
+//! Not known here: what a follower does with traces.
 //! Limits: [`NOTES_MAX`](super::notes::NOTES_MAX) notes a segment between two collections; beyond that they are lost, and the follower is told to begin anew.
-//! A store that nobody follows pays eight bytes a segment, and a comparison for each entry that comes or leaves.
+//! A store without a follower pays eight bytes a segment, and a comparison for each entry that comes or leaves.
 
 use crate::index::key::{KeyHash, KeyHasher};
 use crate::index::pieces::{Short, segment_of};
@@ -18,7 +18,7 @@ use crate::store::Store;
 /// How the traces of an index are made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tracing {
-    /// Seed of the key hash. A secret towards clients: with it one can choose keys that share a trace.
+    /// Seed of the key hash. Keep it secret from clients: with it they can choose keys that share a trace.
     pub seed: u64,
     /// Shards, a power of two.
     pub shards: u32,
@@ -48,7 +48,7 @@ impl Tracing {
     }
 }
 
-/// What has happened to a trace.
+/// A change of the entries with a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Traced {
     /// An entry came.
@@ -77,8 +77,8 @@ impl Store {
         into.extend(shorts.map(|short| tracing.join(shard.into(), segment.into(), short)));
     }
 
-    /// Adds what has changed in this shard since the last call to `into`, of the segments that were listed. False: some changes are
-    /// lost, and the follower has to begin anew.
+    /// Adds the changes in this shard since the last call to `into`, of the segments that were listed. False if some changes are
+    /// lost: the follower must begin anew.
     pub fn traced(&self, shard: u32, into: &mut Vec<Traced>) -> bool {
         let tracing = self.tracing();
         let mut are_whole = true;
@@ -101,9 +101,9 @@ impl Store {
         are_whole
     }
 
-    /// Could a request for this primary key be answered by what is stored, as far as the index knows: a record, not known to be
-    /// stale? Without variants: which of them is stored, only the request's fields tell. Does not count as a use. The index cannot
-    /// tell whether the record has grown stale, nor whether it is that of another key with the same trace.
+    /// Has the index a record for this primary key that is not known to be stale? Variants do not count, since only the request's fields
+    /// tell which of them is wanted. Does not count as a use. The index cannot tell whether the record has grown stale, nor whether it
+    /// belongs to another key with the same trace.
     pub fn may_answer(&self, primary: KeyHash) -> bool {
         let shard = self.shard(self.shard_of(primary));
         if shard.waiting.contains_key(&primary.0) {
@@ -113,7 +113,7 @@ impl Store {
         spot.is_some_and(|spot| !shard.entry(spot).is_doubted())
     }
 
-    /// Notes nothing any more.
+    /// Ends the noting of changes.
     pub fn untrace(&self) {
         for shard in 0..self.shards.len() {
             let mut locked = self.shard(shard);

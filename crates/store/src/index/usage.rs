@@ -1,6 +1,6 @@
-//! What memory keeps of a record's use: how often it was read, and how long ago.
+//! The use of a record as memory keeps it: how often it was read, and how long ago.
 //!
-//! It lies in bit 0 of an entry and in the upper bits of its first chunk, as far as no place of the store needs them:
+//! The usage lies in bit 0 of an entry and in those upper bits of its first chunk that no place of the store needs:
 //!
 //! | data area, chunks of 512 bytes | bits | hits | age |
 //! |---|---|---|---|
@@ -10,14 +10,14 @@
 //! | up to 2 TiB, and with any rule but reinsertion | 1 | 0 or 1 | |
 //!
 //! A read makes the age 0 and the hits one more; a pass of the sweep makes the age one more. Both stay at their highest value, but a pass
-//! that finds the highest age takes one hit away: what nobody asks for any more is forgotten, however short it is.
+//! that finds the highest age takes one hit away, so that a record that is no longer asked for is forgotten, however short it is.
 //!
 //! Two bits of each cost at most 0.1 points of hits beside many more (docs/decisions/0101), so a byte of its own for each entry would
 //! not pay.
 //!
 //! Not known here: where entries lie, when they grow older.
 
-/// The upper bits of a first chunk that are taken at most.
+/// The most upper bits of a first chunk that usage takes.
 const SPARE_MAX: u32 = 3;
 
 /// How a record was used.
@@ -25,27 +25,27 @@ const SPARE_MAX: u32 = 3;
 pub(crate) struct Usage {
     /// Reads, up to what the bits can tell.
     pub hits: u8,
-    /// Passes since the last read, or since it was stored; likewise.
+    /// Passes since the last read, or since the record was stored, up to what the bits can tell.
     pub age: u8,
 }
 
 impl Usage {
-    /// No record is noted to have been read more often.
+    /// The highest number of hits that is counted.
     pub(crate) const HITS_MAX: u8 = 3;
 }
 
-/// Which bits of a word are about use.
+/// Which bits of a word hold the usage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct UsageBits {
-    /// Of the upper bits of the first chunk.
+    /// How many of the upper bits of the first chunk.
     spare: u8,
 }
 
 impl UsageBits {
-    /// One bit: was it read?
+    /// One bit: whether the record was read.
     pub(crate) const NONE: UsageBits = UsageBits { spare: 0 };
 
-    /// As many as a store of so many chunks has to spare.
+    /// The bits that a store of `data_chunks` chunks has to spare.
     pub(crate) fn spare_of(data_chunks: u32) -> Self {
         // No chunk has a higher number.
         let spare = data_chunks.saturating_sub(1).leading_zeros();
@@ -54,7 +54,7 @@ impl UsageBits {
         }
     }
 
-    /// As a checkpoint says it; None: it cannot be.
+    /// The bits as a checkpoint tells them; `None` if that is impossible.
     pub(crate) fn of_foreign(spare: u32) -> Option<Self> {
         (spare <= SPARE_MAX).then_some(UsageBits { spare: spare as u8 })
     }
@@ -103,7 +103,7 @@ impl UsageBits {
         }
     }
 
-    /// The part of a word that says so, or the nearest that can be said.
+    /// The part of a word that holds this usage, or the nearest that the bits can tell.
     pub(crate) fn write(self, usage: Usage) -> u64 {
         let hits = usage.hits.min(self.hits_max());
         let age = usage.age.min(self.age_max());
@@ -135,7 +135,7 @@ impl UsageBits {
         self.with(word, older)
     }
 
-    /// No use of it is left, and it is as old as can be told.
+    /// Is no hit left, at the highest age?
     pub(crate) fn is_forgotten(self, usage: Usage) -> bool {
         usage.hits == 0 && usage.age >= self.age_max()
     }

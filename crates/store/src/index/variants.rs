@@ -1,4 +1,4 @@
-//! How the variants of a resource are found: the markers of a store.
+//! Finds the variants of a resource by the markers of a store.
 //!
 //! Not known here: how a marker lies in the index (`marker`), how it outlasts a process (`marker/lasting`).
 
@@ -19,10 +19,9 @@ impl Store {
         shard.index.marker(primary).map(|(marker, _)| marker)
     }
 
-    /// The marker of a primary key with that list: the present one, or, if its list is another or there is none,
-    /// a new one with a new salt, which puts all variants stored so far, and what was stored without one, out of reach. None if the primary
-    /// was invalidated since `began`, the list is longer than [`LIST_BYTES_MAX`], or there are too many different lists: then nothing
-    /// is to be stored.
+    /// The primary's marker with that list. If there is no marker or its list differs, a new marker with a new salt puts all
+    /// variants stored so far, and a record stored without a marker, out of reach. `None` if the primary was invalidated since `began`, the
+    /// list is longer than [`LIST_BYTES_MAX`], or there are too many different lists: then the response must not be stored.
     pub fn set_marker(&self, primary: KeyHash, list: &[u8], began: Sequence) -> Option<Marker> {
         let number = self.shard_of(primary);
         let segments = self.limits.segments;
@@ -30,7 +29,7 @@ impl Store {
         if list.len() > LIST_BYTES_MAX || !shard.admits(primary, began) {
             return None;
         }
-        // What was stored without a marker lies in its place.
+        // A record that was stored without a marker lies in the marker's place.
         if shard.has(primary) {
             let (_, freed) = shard.kill(primary);
             self.queue_freed(freed);
@@ -54,8 +53,8 @@ impl Store {
         self.counters.lists_refused.get()
     }
 
-    /// The marker of that salt with another list, which leads to what was stored with the one before as well. None if there is no such
-    /// marker any more, or the list is too long, or there are too many different lists. A crash may bring back the one before.
+    /// Gives the marker of that salt another list; variants stored with the previous list stay in reach. `None` if there is no such
+    /// marker any more, the list is too long, or there are too many different lists. A crash may bring back the previous list.
     pub fn resume_marker(&self, primary: KeyHash, salt: u64, list: &[u8]) -> Option<Marker> {
         let mut shard = self.shard(self.shard_of(primary));
         if list.len() > LIST_BYTES_MAX {
@@ -64,7 +63,7 @@ impl Store {
         shard.index.resume_marker(primary, salt, list)
     }
 
-    /// What the record of a variant is to carry; None: there is no marker any more, so it could not be reached.
+    /// The marker as the record of a variant carries it; `None` if there is none any more, so that the variant could not be reached.
     pub(crate) fn carried(&self, primary: KeyHash) -> Option<Vec<u8>> {
         let mut shard = self.shard(self.shard_of(primary));
         let (Marker { salt, list }, root) = shard.index.marker(primary)?;
@@ -76,7 +75,7 @@ impl Store {
         Some(carried.encode())
     }
 
-    /// Nothing that was stored under that salt is to be reached.
+    /// Puts everything that was stored under that salt out of reach.
     pub(crate) fn give_up_salt(&self, primary: KeyHash, salt: u64) {
         let mut shard = self.shard(self.shard_of(primary));
         let present = shard.index.marker(primary);
@@ -85,7 +84,7 @@ impl Store {
         }
     }
 
-    /// A scan has found the record of a variant, alive and not in the checkpoint. False: it cannot be reached.
+    /// A scan has found the record of a variant, alive and not in the checkpoint. False if the variant cannot be reached.
     pub(crate) fn variant_found(
         &self,
         primary: KeyHash,
@@ -95,7 +94,7 @@ impl Store {
     ) -> bool {
         let careless = self.limits.mistakes.make(Mistake::IgnoreBegan);
         let mut shard = self.shard(self.shard_of(primary));
-        // It may have been purged since the scan asked.
+        // The primary may have been purged since the scan checked that.
         if shard.invalidations.since(primary, began) && !careless {
             return false;
         }

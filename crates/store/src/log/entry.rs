@@ -1,9 +1,9 @@
 //! One entry of the log: what happened, and its sequence.
 //!
-//! A tag, the sequence, then what the kind needs; `docs/format.md` has the fields. The reader is given foreign bytes: it
-//! answers None, never with a panic.
+//! A tag, the sequence, then the fields of the kind; see `docs/format.md`. Foreign bytes are answered with `None`, never with a
+//! panic.
 //! Limits: patterns of [`TEXT_BYTES_MAX`].
-//! Not known here: pages, and what an entry means for the index.
+//! Not known here: pages, the effect of entries on the index.
 
 use crate::index::key::KeyHash;
 use crate::layout::{log_key, log_matching};
@@ -23,14 +23,14 @@ const MATCHING: u8 = 2;
 const REPLACED: u8 = 4;
 const DOUBT: u8 = 5;
 
-/// What must not be forgotten.
+/// An event that must not be forgotten.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Entry {
     /// Everything under a primary key was invalidated, indexed or not.
     Key { primary: KeyHash },
     /// Everything under a primary key was put in doubt, indexed or not: it is stale from now on.
     Doubt { primary: KeyHash },
-    /// Everything that matches was invalidated. What kinds there are is the caller's.
+    /// Everything that matches was invalidated. The caller defines the kinds.
     Matching { kind: u8, pattern: Box<[u8]> },
     /// The records stored under this full key before are dead: a newer one took their place.
     Replaced { hash: KeyHash },
@@ -114,7 +114,7 @@ impl Entry {
     }
 }
 
-/// The pattern at the start of `bytes`, and what follows it.
+/// Splits `bytes` behind the pattern at their start.
 fn text(bytes: &[u8], len: u16) -> Option<(&[u8], &[u8])> {
     let len = usize::from(len);
     if len > TEXT_BYTES_MAX {

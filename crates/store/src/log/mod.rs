@@ -1,6 +1,6 @@
-//! The invalidation log: what must not come back after a crash.
+//! The invalidation log: invalidations that must survive a crash.
 //!
-//! Every invalidation goes here, and is durable here before it is acknowledged; recovery drops what it kills. Pages of
+//! Every invalidation goes here, and is durable here before it is acknowledged; recovery drops the records it kills. Pages of
 //! 4 KiB are filled one after the other. The page being filled lies in the *tail*: four slots, two at the start
 //! of the log's area (A and B) and two at its end (A and B). A commit writes the page to both slots of one pair, and
 //! the next one after it has succeeded goes to the other pair. So a torn write never touches what was acknowledged
@@ -22,17 +22,17 @@
 //! would count as missing. It costs one flush a page, of some 200 entries.
 //!
 //! The *horizon* is a sequence: every acknowledged entry above it is in the log. It rises when the ring wraps, and when a replay
-//! finds a page missing. The caller makes a checkpoint before it needs what wraps away: [`Log::pages_left_before`].
+//! finds a page missing. The caller makes a checkpoint before entries that it needs wrap away: [`Log::pages_left_before`].
 //!
 //! Invariants:
 //!   L1  a slot that holds what was acknowledged last is not written before a later commit was acknowledged
 //!   L2  a page is put into the ring when all of it was acknowledged, and its successor is begun when the ring has it
 //!   L3  page numbers, commit numbers and positions go on above all that was acknowledged or replayed, over crashes too
 //!
-//! Demanded of the caller: [`Log::end_commit`] with true means that all writes were done and then flushed. What a [`Replay`](replay::Replay)
-//! read is flushed too (the opening superblock does it) before the first commit is written: what one process has
-//! seen may still be in a volatile cache. And [`Log::opening_writes`] are among the first that are made: a flush that failed
-//! may have dropped what a read still shows.
+//! Demanded of the caller: [`Log::end_commit`] with true means that all writes were done and then flushed. The pages that a
+//! [`Replay`](replay::Replay) read are flushed too (the opening superblock does it) before the first commit is written: a page
+//! that was read may still be in a volatile cache. And [`Log::opening_writes`] are among the first writes: a flush that failed
+//! may have dropped pages that a read still shows.
 //!
 //! Limits: [`WAITING_BYTES_MAX`]; one commit at a time, of at most two pages; in memory, 8 bytes for each page.
 //! Not known here: what entries mean, durability handles, checkpoints, the place of the area in the store.
@@ -77,14 +77,14 @@ pub(crate) enum Refused {
     TooLong,
 }
 
-/// What to write, in any order, and to flush, before [`Log::end_commit`].
+/// The writes of a commit. Carry them out in any order, and flush, before [`Log::end_commit`].
 #[derive(Clone, Debug)]
 pub(crate) struct Commit {
     #[cfg(test)]
     pub number: u64,
-    /// Bytes from the start of the log's area, and one aligned page each.
+    /// Offsets in bytes from the start of the log's area, each with one aligned page.
     pub writes: Vec<(u64, Bytes)>,
-    /// Entries below are durable when it is done.
+    /// Entries below this are durable when the commit is done.
     pub reaches: Position,
 }
 
@@ -96,7 +96,7 @@ pub(crate) struct Log {
     secret: Secret,
     /// The page being filled.
     page: Page,
-    /// Nothing more goes into it: it is full, or was found by a replay.
+    /// The page takes no more entries: it is full, or was found by a replay.
     closed: bool,
     ring: Ring,
     /// `page` differs from what was acknowledged.
@@ -110,21 +110,21 @@ pub(crate) struct Log {
     commit: u64,
     under_way: Option<To>,
     durable: Position,
-    /// Entries that another process has made durable, since this one writes no more.
+    /// Entries that another process has made durable, because this one writes no more.
     told: u64,
 }
 
 /// Is the page being filled, once closed, in its ring place?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ring {
-    /// There is still the page that it will replace, if the ring has wrapped.
+    /// The place still has the page to be replaced, if the ring has wrapped.
     No,
-    /// A write was begun: neither the one nor the other can be relied on.
+    /// A write was begun: neither the old page nor the new one can be relied on.
     Begun,
     Yes,
 }
 
-/// What the commit under way writes.
+/// Where the commit under way goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum To {
     Tail,
@@ -132,9 +132,9 @@ enum To {
 }
 
 impl Log {
-    /// The log of a new store, in an area of so many bytes. There is nothing to know below `horizon`.
+    /// The log of a new store, in an area of `bytes` bytes. The log has no entries to tell up to `horizon`.
     ///
-    /// It needs [`Self::opening_writes`] at once: an area in which none ever succeeded is damaged. No log may have been in this area under
+    /// Carry out [`Self::opening_writes`] at once: an area without a successful one is damaged. No log may have been in this area under
     /// the same epoch and secret.
     pub(crate) fn new(bytes: u64, epoch: u64, secret: Secret, horizon: Sequence) -> Self {
         let area = Area::of(bytes).expect("the geometry gives the log whole pages, and enough");
@@ -157,8 +157,8 @@ impl Log {
         }
     }
 
-    /// The page of a log without entries, new or replayed: offsets from the start of its area. To be written and flushed
-    /// before anything else is done with the store; nothing for a log that has entries.
+    /// The first page of a log without entries, new or replayed: offsets from the start of its area. Write and flush it before anything
+    /// else is done with the store. Empty for a log that has entries.
     pub(crate) fn opening_writes(&mut self) -> Vec<(u64, Bytes)> {
         if !self.changed || self.end() > Position(0) {
             return Vec::new();
@@ -192,7 +192,7 @@ impl Log {
         Position(self.page.head.end() + self.told + self.waiting.len() as u64)
     }
 
-    /// Is there anything to write that the commit under way does not?
+    /// Is there anything to write besides what the commit under way writes?
     pub(crate) fn needs_commit(&self) -> bool {
         let unwritten = self.changed || (self.closed && self.ring != Ring::Yes);
         (unwritten && self.under_way.is_none()) || !self.waiting.is_empty()
@@ -242,17 +242,17 @@ impl Log {
         }
     }
 
-    /// Is everything durable that has ever been in a page? The other entries wait.
+    /// Is every entry durable that has ever been in a page? Waiting entries do not count.
     pub(crate) fn is_settled(&self) -> bool {
         self.under_way.is_none() && self.durable == Position(self.page.head.end())
     }
 
-    /// The first of the waiting entries.
+    /// The first `most` of the waiting entries.
     pub(crate) fn waiting(&self, most: usize) -> impl Iterator<Item = &Entry> {
         self.waiting.iter().take(most).map(|(_, entry)| entry)
     }
 
-    /// So many of the waiting entries are durable elsewhere. This log is not written to any more.
+    /// The first `entries` waiting entries are durable elsewhere. This log is not written to any more.
     pub(crate) fn told(&mut self, entries: usize) {
         for (_, entry) in self.waiting.drain(..entries) {
             self.waiting_bytes -= entry.width();
@@ -261,7 +261,7 @@ impl Log {
         self.durable = Position(self.page.head.end() + self.told);
     }
 
-    /// All entries below are durable.
+    /// All entries below this are durable.
     pub(crate) fn durable(&self) -> Position {
         self.durable
     }
@@ -271,13 +271,13 @@ impl Log {
         self.held.front().copied().expect("a log holds a page")
     }
 
-    /// How many more pages can be put into the ring before the horizon rises above `sequence`. 0: it does with the next one,
-    /// or has.
+    /// How many more pages can be put into the ring before the horizon rises above `sequence`. 0: it rises with the next page,
+    /// or has risen.
     pub(crate) fn pages_left_before(&self, sequence: Sequence) -> u64 {
         if self.horizon() > sequence {
             return 0;
         }
-        // Sorted: each page has seen what the pages before it have.
+        // Sorted: `before` never falls from one page to the next.
         let expendable = self.held.partition_point(|&before| before <= sequence) - 1;
         let own_place = u64::from(self.ring == Ring::No);
         self.area.ring_pages() + own_place + expendable as u64 - self.held.len() as u64
@@ -292,7 +292,7 @@ impl Log {
             && self.pages_left_before(sequence) == 0
     }
 
-    /// How many pages it holds at most, besides the one being filled.
+    /// The most pages that the log holds, besides the one being filled.
     pub(crate) fn ring_pages(&self) -> u64 {
         self.area.ring_pages()
     }
@@ -306,7 +306,7 @@ impl Log {
         self.closed = true;
         if self.ring == Ring::No {
             self.ring = Ring::Begun;
-            // The oldest is lost with the first attempt, whatever is reported of it.
+            // The oldest page is lost with the first attempt, even if that is reported as failed.
             if self.held.len() as u64 > self.area.ring_pages() {
                 self.held.pop_front();
             }

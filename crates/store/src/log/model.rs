@@ -1,4 +1,4 @@
-//! Random appends, commits, failures and crashes, against a list of what was acknowledged.
+//! Random appends, commits, failures and crashes, compared with a list of the acknowledged entries.
 //!
 //! A write that was not flushed is kept, lost, torn or garbled at a crash; of a commit that succeeded, one copy at most is
 //! silently lost or damaged. After each crash every acknowledged entry above the horizon is replayed, nothing is made
@@ -44,17 +44,17 @@ struct Run {
     next_sequence: Sequence,
     /// Every entry ever appended, and its place in the order of appending.
     appended: HashMap<Sequence, (u64, Entry)>,
-    /// Not known to be durable, by position.
+    /// Entries not known to be durable, by position.
     pending: VecDeque<(Position, Sequence)>,
     acknowledged: Vec<Sequence>,
-    /// Of the last commit to the tail that was acknowledged.
+    /// The last acknowledged commit to the tail.
     last_commit: u64,
     last_page: u64,
     /// In such a run no write to the ring is silently lost, so the horizon must stay low.
     spares_ring: bool,
     /// A page of the ring may be missing.
     harmed: bool,
-    /// Until so many pages went to the ring, the horizon stays at or below this sequence.
+    /// Until this many pages went to the ring, the horizon stays at or below this sequence.
     promise: Option<(u64, Sequence)>,
     crashes: u64,
     missed: u64,
@@ -120,7 +120,7 @@ impl Run {
         self.disk[at as usize..][..bytes.len()].copy_from_slice(bytes);
     }
 
-    /// A write of which nothing is known.
+    /// A write with unknown result: done, not done, torn or garbled.
     fn write_perhaps(&mut self, at: u64, bytes: &[u8]) {
         match self.random.below(4) {
             0 => {}
@@ -138,7 +138,7 @@ impl Run {
         }
     }
 
-    /// All is written and flushed, but one copy may be harmed without a word.
+    /// All is written and flushed, but one copy may be silently lost or damaged.
     fn succeed(&mut self, commit: &Commit) {
         let count = commit.writes.len() as u64;
         let harm = self.random.one_in(4) && !(count == 1 && self.spares_ring);
@@ -230,7 +230,7 @@ impl Run {
         }
         assert!(replay.log.commit > self.last_commit);
         assert!(replay.log.page.head.number >= self.last_page);
-        // What was seen once must not be lost by the next crash.
+        // Entries that were seen once must not be lost by the next crash.
         self.acknowledged = found.into_keys().collect();
         self.pending.clear();
         self.log = replay.log;

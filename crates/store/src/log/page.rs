@@ -84,13 +84,13 @@ impl Area {
 pub(crate) struct Head {
     /// One higher with each page.
     pub number: u64,
-    /// Of the commit that wrote this copy; of two copies of one page the higher is the newer.
+    /// The commit that wrote this copy; of two copies of one page the higher is the newer.
     pub commit: u64,
     /// How many entries were ever logged in earlier pages.
     pub position: u64,
     /// How many entries this page has.
     pub entries: u16,
-    /// No entry of an earlier page has a higher sequence. In the first page: where the log began.
+    /// No entry of an earlier page has a higher sequence. In the first page: the horizon of the new log.
     pub before: Sequence,
     /// No entry of this or an earlier page has a higher sequence.
     pub highest: Sequence,

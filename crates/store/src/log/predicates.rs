@@ -1,4 +1,4 @@
-//! Purges by pattern that still apply: a record that matches a newer one is dead or stale.
+//! Purges by pattern that still apply: a record that matches a newer predicate is dead or stale.
 //!
 //! A purge of a prefix or a tag cannot find its records (the index has no URLs), so the pattern is kept here, and
 //! each record is compared when it is read. Most records are newer than the newest predicate, which takes one
@@ -8,12 +8,12 @@
 //! it, or when a weeding has read all older records (`weed`). Until then it takes room; when none is left, a further
 //! predicate is refused ([`Full`]). No predicate is dropped to make room, because its old records would be unknown.
 //!
-//! Patterns are kept in order, for each kind. A word is looked up as a whole. Of the prefixes in the table, those of a key are found from
-//! the greatest pattern that is not above the key downwards, each step cutting the key to what it has in common with the
-//! pattern met: a few steps, however many patterns there are.
+//! Patterns are kept in order, for each kind. A word is looked up as a whole. To find prefixes of a key, the search takes the greatest
+//! pattern that is not above the key, cuts the key to the part that both share, and repeats: a few steps, however many patterns there
+//! are.
 //!
-//! Limits: [`MEMORY_BYTES_MAX`] in memory. In a checkpoint the share that the store gives; what was dropped counts there too until
-//! a checkpoint without it is published, so that after a crash the last checkpoint and the log together have no more either.
+//! Limits: [`MEMORY_BYTES_MAX`] in memory. In a checkpoint the share that the store gives; dropped predicates count there until a
+//! checkpoint without them is published, so that after a crash the last checkpoint and the log together have no more either.
 //! Not known here: what kinds there are (`Manner`), the log, the records.
 
 use crate::layout::{predicate as field, predicates as fixed};
@@ -26,7 +26,7 @@ use std::ops::Bound;
 /// Bytes of memory that all predicates of a store may take: a quarter of a million tags of 50 characters.
 pub(crate) const MEMORY_BYTES_MAX: usize = 32 << 20;
 
-/// What one takes besides its pattern: sequence, pointer, its share of a tree's node, the allocator's rounding.
+/// What a predicate takes besides its pattern: sequence, pointer, its share of a tree's node, the allocator's rounding.
 const OVERHEAD_BYTES: usize = 80;
 
 /// A weeding is worth its reads when this share of the room is taken.
@@ -36,16 +36,16 @@ const WEED_SHARE: usize = 8;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Full;
 
-/// How predicates meet a record.
+/// The effect of predicates on a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Met {
-    /// One that is not soft is about it.
+    /// A predicate that is not soft matches the record.
     pub dead: bool,
-    /// A soft one is about it.
+    /// A soft predicate matches the record.
     pub stale: bool,
 }
 
-/// Those of one kind.
+/// The predicates of one kind.
 #[derive(Clone, Debug)]
 struct Group {
     manner: Manner,
@@ -53,7 +53,7 @@ struct Group {
     patterns: BTreeMap<Box<[u8]>, Sequence>,
 }
 
-/// Purges by pattern that still apply, and how they meet a record: those of a store, or of what is kept in memory.
+/// Purges by pattern that still apply, and their effect on a record: those of a store, or of the objects in memory.
 #[derive(Clone, Debug)]
 pub struct Predicates {
     manner: fn(u8) -> Manner,
@@ -63,9 +63,9 @@ pub struct Predicates {
     memory_bytes: usize,
     encoded_bytes: usize,
     encoded_bytes_max: usize,
-    /// Dropped since the last checkpoint began: the one that counts still has them.
+    /// Bytes dropped since the last checkpoint began: the published one still has them.
     released_bytes: usize,
-    /// Dropped before the checkpoint under way began.
+    /// Bytes dropped before the checkpoint under way began.
     leaving_bytes: usize,
 }
 
@@ -78,7 +78,7 @@ fn encoded_of(pattern: &[u8]) -> usize {
 }
 
 impl Predicates {
-    /// None yet. A checkpoint has room for `encoded_bytes_max`.
+    /// An empty table. A checkpoint has room for `encoded_bytes_max`.
     pub fn new(manner: fn(u8) -> Manner, words: Words, encoded_bytes_max: usize) -> Self {
         Self {
             manner,
@@ -93,7 +93,7 @@ impl Predicates {
         }
     }
 
-    /// Everything that matches and began before `sequence` is met from now on. They may come in any order, and twice.
+    /// From now on the predicate meets every record that matches and began before `sequence`. Calls may come in any order, and twice.
     ///
     /// # Errors
     /// There is no room; nothing was noted.
@@ -105,14 +105,14 @@ impl Predicates {
         Ok(())
     }
 
-    /// Is there room for it? It needs none if it is there already.
+    /// Is there room for the predicate? A pattern that is there already needs none.
     pub(crate) fn would_take(&self, kind: u8, pattern: &[u8]) -> bool {
         let group = self.groups.get(&kind);
         group.is_some_and(|group| group.patterns.contains_key(pattern))
             || self.has_room_for(pattern)
     }
 
-    /// As [`Self::note`], whether there is room or not: what a start finds must not be forgotten.
+    /// As [`Self::note`], whether there is room or not: predicates that a start finds must not be forgotten.
     pub(crate) fn note_all_the_same(&mut self, kind: u8, pattern: &[u8], sequence: Sequence) {
         assert!(pattern.len() <= TEXT_BYTES_MAX, "{} bytes", pattern.len());
         let manner = (self.manner)(kind);
@@ -141,7 +141,7 @@ impl Predicates {
         self.encoded_bytes + self.released_bytes + self.leaving_bytes
     }
 
-    /// How the predicates since `began` meet a record.
+    /// The effect of the predicates newer than `began` on a record.
     pub fn meet(&self, began: Sequence, key: &[u8], meta: &[u8]) -> Met {
         let mut met = Met::default();
         let mut asks_words = false;
@@ -168,7 +168,7 @@ impl Predicates {
         met
     }
 
-    /// Drops those up to `upto`: nothing older is left that was not compared with them.
+    /// Drops the predicates up to `upto`: all older records were compared with them.
     pub fn prune(&mut self, upto: Sequence) {
         let before = self.encoded_bytes;
         let (count, memory, encoded) = (
@@ -191,35 +191,35 @@ impl Predicates {
         self.released_bytes += before - self.encoded_bytes;
     }
 
-    /// Drops all, of which no checkpoint knows.
+    /// Drops all predicates; no checkpoint has them.
     pub(crate) fn clear(&mut self) {
         *self = Self::new(self.manner, self.words, self.encoded_bytes_max);
     }
 
-    /// A checkpoint of what is here begins.
+    /// A checkpoint of this table begins.
     pub(crate) fn checkpoint_begins(&mut self) {
         self.leaving_bytes += std::mem::take(&mut self.released_bytes);
     }
 
-    /// It was published, or not.
+    /// The checkpoint was published (`ok`), or failed.
     pub(crate) fn checkpoint_ends(&mut self, ok: bool) {
         let left = std::mem::take(&mut self.leaving_bytes);
         self.released_bytes += if ok { 0 } else { left };
     }
 
-    /// Would a checkpoint make room that is wanted?
+    /// Do dropped predicates take so much room that a checkpoint is worth it?
     pub(crate) fn wants_checkpoint(&self) -> bool {
         self.released_bytes > self.encoded_bytes_max / WEED_SHARE
     }
 
-    /// Is it time to look for the records that they are about?
+    /// Do the predicates take so much room that a weeding is worth its reads?
     pub(crate) fn wants_weeding(&self) -> bool {
         self.count > 0
             && (self.memory_bytes > MEMORY_BYTES_MAX / WEED_SHARE
                 || self.encoded_bytes > self.encoded_bytes_max / WEED_SHARE)
     }
 
-    /// Are there more than a checkpoint has room for? Only after a start without one, in the smallest stores.
+    /// Are there more predicates than a checkpoint has room for? Only after a start without one, in the smallest stores.
     pub(crate) fn exceed_checkpoint(&self) -> bool {
         self.encoded_bytes > self.encoded_bytes_max
     }
@@ -231,29 +231,29 @@ impl Predicates {
             .max(percent(self.encoded_taken(), self.encoded_bytes_max))
     }
 
-    /// The sequence of the oldest one.
+    /// The sequence of the oldest predicate.
     pub(crate) fn oldest(&self) -> Option<Sequence> {
         let patterns = self.groups.values().flat_map(|group| &group.patterns);
         patterns.map(|(_, &sequence)| sequence).min()
     }
 
-    /// Nothing that began from here on is met by any.
+    /// The sequence of the newest predicate. Records that began then or later are met by none.
     pub fn newest(&self) -> Sequence {
         let newest = self.groups.values().map(|group| group.newest);
         newest.max().unwrap_or(0)
     }
 
-    /// How many there are.
+    /// How many predicates there are.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Is there none?
+    /// Is there no predicate?
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// What they take in memory.
+    /// Bytes of memory that the predicates take.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.memory_bytes
     }
@@ -317,7 +317,7 @@ impl Group {
             if is_prefix && sequence > began {
                 return true;
             }
-            // Every other prefix of the key is smaller than this pattern, so it is one of what the two have in common.
+            // Every other prefix of the key is smaller than this pattern, so it is a prefix of what the two share.
             let Some(shorter) = (if is_prefix {
                 common.checked_sub(1)
             } else {

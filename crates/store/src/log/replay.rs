@@ -1,22 +1,21 @@
 //! From the bytes of the log's area back to the log.
 //!
 //! The newest page is the one of highest number, then highest commit, in the tail. Before it come the pages of
-//! the ring, as far back as each leads to the next without a gap. Where one is missing (torn, lost, damaged) nobody
-//! can say what it held, and the one after it says how high its sequences may have been: that is the new horizon. Entries
-//! below it are of no use, whole or not.
+//! the ring, as far back as each leads to the next without a gap. The content of a missing page (torn, lost, damaged) is unknown,
+//! but the page after it tells how high its sequences may have been: that is the new horizon. Entries below the horizon
+//! are of no use, whole or not.
 //!
-//! The ring may have a page that the tail no longer has, if it was found in one slot there. It may be ahead by one; a tail that
-//! is further behind has lost more than that.
+//! The ring may have a page that the tail no longer has, if only one slot of the tail had it. So the ring may be ahead by one page; a
+//! tail that is further behind has lost more than that.
 //!
 //! Entries that were written but never acknowledged may be found as well. They are replayed like all
 //! others: to invalidate too much is allowed.
 //!
-//! The log goes on in a new page, once the one found is in the ring: a copy that we did not see might still be
-//! somewhere, torn or whole. Commit numbers jump for the same reason. A log that is still empty stays in its first page, which is
-//! written once more, by the opening: what was read may never have been made durable, and there is nothing else that a
-//! later replay could go by.
+//! The log goes on in a new page, once the page found is in the ring: another copy of it, torn or whole, may exist unseen.
+//! Commit numbers jump for the same reason. A log that is still empty stays in its first page, which the opening writes once
+//! more: the page that was read may never have been made durable, and a later replay has nothing else to go by.
 //!
-//! Given foreign bytes this answers [`Damaged`], never with a panic.
+//! Foreign bytes are answered with [`Damaged`], never with a panic.
 
 use super::entry::Entry;
 use super::page::{self, Area, Head, PAGE_BYTES, Page};
@@ -25,11 +24,11 @@ use crate::secret::Secret;
 use crate::sequence::Sequence;
 use std::collections::VecDeque;
 
-/// Commit numbers go on so far above the highest seen: of the last commits, one under way and perhaps many that failed,
-/// nothing may be seen now, and something by a later replay.
+/// Commit numbers go on so far above the highest seen. The last commits, one under way and perhaps many that failed, may
+/// be invisible now, and yet be seen by a later replay.
 const COMMITS_SKIPPED: u64 = 1 << 20;
 
-/// No log can be made of these bytes: acknowledged invalidations may be missing, and nothing says which. The store must
+/// No log can be made of these bytes: acknowledged invalidations may be missing, and it is unknown which. The store must
 /// start empty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Damaged {
@@ -44,10 +43,10 @@ pub(crate) enum Damaged {
     Stale,
 }
 
-/// What was found.
+/// The result of a replay.
 #[derive(Debug)]
 pub(crate) struct Replay<'a> {
-    /// Ready to go on with.
+    /// The log, ready to go on.
     pub log: Log,
     /// All entries above the horizon and some below, in the order in which they were appended.
     pub entries: Entries<'a>,
@@ -57,7 +56,7 @@ pub(crate) struct Replay<'a> {
     pub highest_sequence: Sequence,
     /// How many pages count.
     pub pages: u64,
-    /// False: a page is missing, and the horizon is higher than it was when the log was last written.
+    /// False if a page is missing, and the horizon is higher than it was when the log was last written.
     pub whole: bool,
 }
 
@@ -86,7 +85,7 @@ impl<'a> Replay<'a> {
         let pages = slots.pages_up_to(newest);
         let first = pages.front().map_or(newest, |first| *first);
         let horizon = first.head.before;
-        // The newest may have been on its way to the ring, where it took the place of the oldest.
+        // The oldest page of a full ring may be gone, because the newest was being written to its place.
         let whole =
             horizon <= newest.head.horizon || pages.len() as u64 >= slots.places.ring_pages();
         let commits = slots.ring.iter().chain(&slots.tails).flatten();
@@ -110,7 +109,7 @@ impl<'a> Replay<'a> {
             pair: 1 - slots.newest_pair(),
             commit: commit + COMMITS_SKIPPED,
             under_way: None,
-            // What was found waits for nothing more: a clean stop asks whether all is durable.
+            // Entries that were found count as durable, since a clean stop asks whether all are.
             durable: Position(newest.head.end()),
             told: 0,
         };
@@ -175,8 +174,8 @@ impl<'a> Slots<'a> {
         let end = |found: &Found| (found.head.number, found.head.end());
         match self.ring.iter().flatten().max_by_key(|found| end(found)) {
             Some(last) if last.head.number > newest.head.number + 1 => Err(Damaged::Stale),
-            // A start found a page in one slot of the tail only, for a crash had prevented the other, put it into the ring, and
-            // now that slot is gone too. Nothing newer was acknowledged: it would be in two slots.
+            // An earlier start found this page in one slot of the tail, because a crash had prevented the other write, and put it into
+            // the ring. Now that slot is gone too. Nothing newer was acknowledged: it would be in two slots.
             Some(last) if end(last) > end(&newest) => Ok(*last),
             _ => Ok(newest),
         }
@@ -198,7 +197,7 @@ impl<'a> Slots<'a> {
     }
 }
 
-/// Of two pages the one that is greater in this is the newer.
+/// Of two pages the one with the greater age is the newer.
 fn age(found: &Found) -> (u64, u64) {
     (found.head.number, found.head.commit)
 }

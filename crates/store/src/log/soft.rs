@@ -1,10 +1,10 @@
-//! Soft purges of resources with variants: what was stored before is stale.
+//! Soft purges of resources with variants: variants stored before are stale.
 //!
-//! A record has a mark of its own for that, but nobody knows where the variants of a resource lie. So the purge is remembered, and each
-//! variant that is read is compared with it, until all that was stored before has been overwritten. A checkpoint has them, the log has what
-//! came since.
+//! A record has a mark of its own for that, but the places of a resource's variants are unknown. So the purge is remembered, and each
+//! variant that is read is compared with it, until everything stored before has been overwritten. A checkpoint has these purges, the log
+//! has those that came since.
 //!
-//! Limits: [`SoftPurges::max`]. For one more those of resources that have no marker any more make room; if none does it is refused,
+//! Limits: [`SoftPurges::max`]. To make room for one more, purges of resources without a marker leave; if there are none, it is refused,
 //! and the variants are purged instead.
 //! Not known here: markers, records.
 
@@ -15,7 +15,7 @@ use crate::sequence::Sequence;
 /// Soft purges remembered in a shard, at most.
 const REMEMBERED_MAX: usize = 1 << 14;
 
-/// They take at most this part of a checkpoint's area, so that it always has room for them.
+/// Soft purges take at most this part of a checkpoint's area, so that it always has room for them.
 const CHECKPOINT_SHARE: u64 = 8;
 
 /// No room for one more.
@@ -28,7 +28,7 @@ pub(crate) struct SoftPurges {
 }
 
 impl SoftPurges {
-    /// How many each of so many shards remembers.
+    /// The most soft purges that each of `shards` shards remembers.
     pub(crate) fn max(checkpoint_bytes: u64, shards: usize) -> usize {
         let share = checkpoint_bytes / CHECKPOINT_SHARE / field::BYTES as u64 / shards as u64;
         REMEMBERED_MAX.min(share as usize)
@@ -49,29 +49,29 @@ impl SoftPurges {
         Ok(())
     }
 
-    /// Is what began then stale?
+    /// Was the primary soft purged after `began`?
     pub(crate) fn since(&self, primary: KeyHash, began: Sequence) -> bool {
         let last = self.last.get(&primary.0);
         last.is_some_and(|&sequence| sequence > began)
     }
 
-    /// There are no variants any more.
+    /// Forgets a primary that has no variants any more.
     pub(crate) fn forget(&mut self, primary: KeyHash) {
         self.last.remove(&primary.0);
     }
 
-    /// Only these primaries still have variants in reach.
+    /// Forgets the primaries that have no variants in reach any more.
     pub(crate) fn retain(&mut self, has_variants: impl Fn(KeyHash) -> bool) {
         self.last
             .retain(|&primary, _| has_variants(KeyHash(primary)));
     }
 
-    /// Nothing is left of what was stored before `oldest`.
+    /// Forgets the purges up to `oldest`: nothing stored before is left.
     pub(crate) fn prune(&mut self, oldest: Sequence) {
         self.last.retain(|_, sequence| *sequence > oldest);
     }
 
-    /// As a checkpoint has them.
+    /// Appends the purges as a checkpoint has them.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         for (&primary, &sequence) in &self.last {
             let start = out.len();
@@ -81,7 +81,7 @@ impl SoftPurges {
         }
     }
 
-    /// What [`Self::encode`] wrote, of any bytes.
+    /// Reads what [`Self::encode`] wrote. Accepts any bytes.
     pub(crate) fn decode(bytes: &[u8]) -> impl Iterator<Item = (KeyHash, Sequence)> {
         let fixed = bytes.chunks_exact(field::BYTES);
         fixed.map(|one| (KeyHash(field::PRIMARY.u64(one)), field::SEQUENCE.u64(one)))

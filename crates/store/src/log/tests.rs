@@ -152,7 +152,7 @@ fn an_empty_log_that_was_found_is_written_once_more() {
     let mut found = Replay::of(&disk, EPOCH, SECRET).unwrap().log;
     let again = found.opening_writes();
     assert!(!found.needs_commit());
-    // What was found was never made durable, and is lost now.
+    // The page that was read was never made durable, and is lost now.
     let mut disk = vec![0; BYTES];
     put(&mut disk, &again);
     let replay = Replay::of(&disk, EPOCH, SECRET).unwrap();
@@ -463,7 +463,7 @@ fn a_page_that_only_the_ring_has_counts() {
     let (slot, _) = begun.writes[FRONT];
     machine.write(&begun.writes[FRONT]);
     machine.restart();
-    // The start puts it into the ring; then that one copy is lost without a word.
+    // The start puts it into the ring; then that one copy is silently lost.
     machine.commit();
     machine.garble(slot);
     assert_eq!(machine.found(), (0, numbers(1..=3)));

@@ -8,17 +8,17 @@
 //!
 //! A weeding begins when predicates take a good part of their room (`predicates`). It goes through the index in batches of
 //! places, reads what lies there in the order of the disk, and compares each record that is older than `upto`, the newest
-//! predicate when it began. What is not the record that the index means cannot be compared, so it leaves the index too: a later read might
-//! succeed. When all is done no record is left that a predicate up to `upto` is about and that does not show it.
-//! Records that come meanwhile are compared when they are published; fills that began before `upto` are refused from the end on.
+//! predicate when it began. If the record that the index means is not found there, its entry leaves the index too: a later read might
+//! succeed. At the end every record that a predicate up to `upto` matches has left the index or is marked as stale.
+//! Records stored meanwhile are compared when they are published; fills that began before `upto` are refused from the end on.
 //!
-//! A dead record's bytes stay on the disk, and nothing names them after a crash: the last checkpoint was begun before the weeding has
-//! ended, so it has the predicates, or after, so it has not the record. Without a checkpoint the log's horizon counts. A stale
+//! A dead record's bytes stay on the disk, but no crash brings them back: a checkpoint that was begun before the end of the weeding has
+//! the predicates, and a later one does not have the record. Without a checkpoint the log's horizon counts. A stale
 //! record's mark is part of its entry, and so of every later checkpoint.
 //!
-//! A read that the device refuses is tried again after one, ten and a hundred seconds; then what lies there leaves the index.
+//! A read that the device refuses is tried again after one, ten and a hundred seconds; then its records leave the index.
 //!
-//! A region that was opened after `upto` holds nothing older and is not read. A record that is being written is waited for.
+//! A region that was opened after `upto` holds nothing older and is not read. The weeding waits for records that are being written.
 //!
 //! Limits: one read under way, of [`READ_BYTES`] or one record; a pause of at least [`PAUSE_TIMES`] its duration, and at most
 //! [`BYTES_A_MS`]; when half of the room is taken, four times as fast. In memory [`BATCH`] places, 16 bytes each, four times as
@@ -41,25 +41,25 @@ use extent::Chunk;
 /// Bytes read at once; one record may be longer.
 const READ_BYTES: u64 = 1 << 20;
 
-/// What is not wanted between two records is read along up to this length.
+/// A gap of up to this length between two records is read along.
 const GAP_BYTES: u64 = 64 << 10;
 
 /// Places gathered in one pass through the index.
 const BATCH: usize = 1 << 17;
 
-/// A read is followed by a pause of so many times its duration,
+/// A read is followed by a pause of this many times its duration.
 const PAUSE_TIMES: u64 = 3;
 
-/// and long enough that no more is read than this: 32 MiB a second.
+/// The pause is also long enough that no more than this is read: 32 MiB a second.
 const BYTES_A_MS: u64 = (32 << 20) / 1000;
 
-/// No pause is longer.
+/// The longest pause.
 const PAUSE_MS_MAX: u64 = 100_000;
 
-/// A read that failed is tried again so many times; the first time after a second, then each time after ten times as long.
+/// A read that failed is tried again this many times; the first time after a second, then each time after ten times as long.
 const TRIES: u32 = 3;
 
-/// Percent of the predicates' room: with more taken, pauses are shorter by [`HURRY_TIMES`].
+/// If at least this percentage of the predicates' room is taken, pauses are shorter by [`HURRY_TIMES`].
 const HURRY_PERCENT: u64 = 50;
 const HURRY_TIMES: u64 = 4;
 
@@ -91,7 +91,7 @@ impl Store {
         Some(step)
     }
 
-    /// In how many milliseconds [`Self::next_work`] may have something although nobody rang; at most `longest`.
+    /// In how many milliseconds [`Self::next_work`] may have something without a wake-up; at most `longest`.
     pub fn next_work_in_ms(&self, now_ms: u64, longest: u64) -> u64 {
         match &*lock(&self.weeding) {
             Bed::Here(weeding) if !weeding.handed_out => weeding
@@ -243,7 +243,7 @@ impl Store {
         weeding.not_before_ms = now_ms + pause_ms;
     }
 
-    /// The next batch of what the index has, in the order of places.
+    /// Gathers the next batch of records in the index, in the order of places.
     fn gather_places(&self, weeding: &mut Weeding) {
         let (begin, data_chunks) = (weeding.next_chunk, self.geometry.data_chunks);
         loop {
@@ -270,7 +270,7 @@ impl Store {
         weeding.at = 0;
     }
 
-    /// Compares what was read.
+    /// Compares the records of the last read.
     fn weed_span(&self, weeding: &mut Weeding) {
         let places = &weeding.places[weeding.span.clone()];
         let Some(begin) = places.first().map(|place| place.first) else {
@@ -278,7 +278,7 @@ impl Store {
         };
         let bytes = weeding.bytes.take();
         let upto = weeding.upto;
-        // Of what lies in a region that was used again meanwhile nothing is left to be compared.
+        // In a region that was opened again meanwhile nothing is left to be compared.
         let is_new: Vec<bool> = {
             let background = self.background();
             let is_new = |p: &Place| self.is_opened_since(&background, p.first, upto);
@@ -295,7 +295,7 @@ impl Store {
             let mut shard = self.shard(number);
             let (found, freed) = shard.kill_at(segment, Chunk(place.first));
             if let Some(short) = found {
-                // Under the lock: who finds the record gone must find its name.
+                // Under the lock: a thread that finds the record gone must find its name.
                 let name = Name::new(place.segment as usize, short);
                 lock(&self.left).add(name, self.sequence());
                 self.counters.weeded.add(1);
@@ -305,7 +305,7 @@ impl Store {
         }
     }
 
-    /// Compares one record. False: it is not the one that the index means.
+    /// Compares one record. False if it is not the one that the index means.
     fn is_weeded(&self, place: Place, bytes: &[u8], upto: Sequence) -> bool {
         let Ok(header) = Header::decode(bytes, &self.secret, self.limits.mistakes) else {
             return false;
@@ -337,13 +337,13 @@ impl Store {
         if met.dead {
             let freed = shard.drop_record(spot, header.hash, Fate::Killed);
             let freed = shard.keep_if_needed(header.hash, place.extent(), freed);
-            // What it had replaced was not purged, and may be found if this one's bytes are not.
+            // The record that this one had replaced was not purged, and may be found after a crash if this one's bytes are not.
             self.has_left(header.hash);
             drop(shard);
             self.queue_freed(freed);
             self.counters.weeded.add(1);
         } else if met.stale && (header.fragment.is_none() || header.total.is_some()) {
-            // A fragment is asked through its head, and stays as long as that.
+            // A fragment is reached through its head, so the mark of the head is enough.
             shard.doubt(spot);
         }
         true

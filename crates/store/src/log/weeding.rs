@@ -1,23 +1,23 @@
-//! How far a weeding is (`weed`).
+//! The state of a weeding (`weed`).
 
 use crate::sequence::Sequence;
 use bytes::Bytes;
 use extent::{Chunk, Chunks, Extent};
 use std::ops::Range;
 
-/// Where a weeding is while the store's other locks may be held.
+/// The store's weeding. It is taken out for a step, so that this lock is not held meanwhile.
 #[derive(Debug, Default)]
 pub(crate) enum Bed {
-    /// None is under way.
+    /// No weeding is under way.
     #[default]
     Idle,
-    /// It waits for its next step.
+    /// The weeding waits for its next step.
     Here(Box<Weeding>),
     /// A step is being taken.
     Busy,
 }
 
-/// What a weeding wants done.
+/// A step that a weeding wants carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WeedStep {
     Read {
@@ -40,9 +40,9 @@ pub(crate) struct Weeding {
     pub(super) next_chunk: u32,
     pub(super) window_chunks: u32,
     pub(super) places: Vec<Place>,
-    /// The next of them.
+    /// The next of `places`.
     pub(super) at: usize,
-    /// Those of the read under way, and what was read.
+    /// The places of the read under way, and its bytes.
     pub(super) span: Range<usize>,
     pub(super) bytes: Option<Bytes>,
     pub(super) failed_reads: u32,

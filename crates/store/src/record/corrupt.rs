@@ -1,6 +1,6 @@
-//! What is wrong with the bytes of a record.
+//! The ways in which the bytes of a record can be wrong.
 
-/// Why bytes are not the record that was asked for. The object is to be forgotten, see [`crate::Store::forget`].
+/// Why bytes are not the record that was asked for. Drop the record, see [`crate::Store::forget`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Corrupt {
     /// Shorter than a header, or not as long as the header says.
@@ -18,7 +18,7 @@ pub enum Corrupt {
     /// Written before the store last started empty.
     #[error("a record of another epoch")]
     Epoch,
-    /// Another object's record, whole and in its place: two keys that the index takes for one. Not to be forgotten.
+    /// Another object's record, whole and in its place: the index takes two keys for one. Do not drop it.
     #[error("a record of another key")]
     Hash,
     /// Purged by a predicate since its fill began, or older than what the store accepts.

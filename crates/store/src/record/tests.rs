@@ -1,4 +1,4 @@
-//! Records as bytes, whole and in parts, and what damage does to them.
+//! Records as bytes, whole and in parts, and the effect of damage.
 
 use super::*;
 use extent::{Chunk, Chunks};
@@ -216,7 +216,7 @@ fn a_fragment_is_read_whole_or_by_its_front_and_parts() {
                 wanted[got.unwrap()],
                 body[part.start as usize..part.end as usize]
             );
-            // What is not in it, and blocks of another place.
+            // A part that is not in it, and blocks of another place.
             let beyond = part.start..30_001;
             let got = front.decode(around.start, &wanted, beyond, Mistakes::default());
             assert_eq!(got.unwrap_err(), Corrupt::Length);
@@ -249,7 +249,7 @@ fn every_flipped_bit_of_a_fragment_is_noticed() {
         assert_eq!(front.is_ok(), byte >= blocks.body_at, "bit {bit}");
         let Ok(front) = front else { continue };
         let got = front.decode(0, &bytes, 0..30_000, Mistakes::default());
-        // The padding is nobody's.
+        // The padding belongs to no block.
         assert_eq!(got.is_ok(), byte >= blocks.body_end, "bit {bit}");
     }
 }

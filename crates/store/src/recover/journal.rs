@@ -19,14 +19,14 @@
 //!   J3  the first note after a start leaves the other parity whole in half 1 until what the start has read is durable
 //!   J4  of a page's slots that are whole, the one of the highest (generation, write number) holds everything noted
 //!
-//! J3, because a kill may leave a note that was never flushed: the start reads it, a power cut takes it. Then only the note before
-//! it is durable, in the very slots that the next note goes to. A note that was flushed in this life needs no such care, and the
-//! two operations in turn that it saves are seconds on a slow device.
+//! J3 is needed because a kill may leave a note that was never flushed: the start reads it, and a power cut removes it. Then only the note
+//! before it is durable, in the very slots that the next note goes to. A note that was flushed since the start needs no such care, which
+//! saves two operations in turn, seconds on a slow device.
 //!
 //! With only one slot in each half, J1 and J2 could fail together: one copy is torn while the other had lost its last
 //! write. A failed note may have spoilt both slots of its parity, so the next note goes to the same slots with a
 //! number two higher. A write number may be reused after a crash, because its page is not whole. But if only one
-//! sector was spoilt, a later torn write could make that page whole again. Hence the generation: pages of the later
+//! sector was spoilt, a later torn write could make that page whole again. So pages carry a generation: those of the later
 //! start count.
 //!
 //! An unfinished note may take effect at a later start. Its region was empty by then, so that costs at most evicted
@@ -60,7 +60,7 @@ const SLOTS: u64 = 4;
 /// The first writes of a new journal are this long at most.
 const INITIAL_WRITE_BYTES: usize = 1 << 20;
 
-/// No record counts in a region with this number: its content is unknown.
+/// As `opened_at`: the content of the region is unknown, and no record in it counts.
 pub(crate) const UNKNOWN: Sequence = Sequence::MAX;
 
 const _: () = assert!(REGIONS_PER_PAGE == 504);
@@ -70,7 +70,7 @@ pub(crate) const fn regions_max(bytes: u64) -> u64 {
     bytes / SLOTS / PAGE_BYTES * REGIONS_PER_PAGE as u64
 }
 
-/// Do the two regions lie in one page, so that one note can be of both?
+/// Do the two regions lie in one page, so that one note can cover both?
 pub(crate) const fn same_page(one: u32, other: u32) -> bool {
     one as usize / REGIONS_PER_PAGE == other as usize / REGIONS_PER_PAGE
 }
@@ -78,10 +78,10 @@ pub(crate) const fn same_page(one: u32, other: u32) -> bool {
 /// How a note ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Noted {
-    /// The first of them.
+    /// The first of the noted regions.
     pub region: u32,
     pub sequence: Sequence,
-    /// False: the device failed, and the region's `opened_at` is what it was. After a crash it may be either.
+    /// False if the device failed: the region's `opened_at` is unchanged, but after a crash it may be either.
     pub durable: bool,
 }
 
@@ -99,22 +99,22 @@ struct Note {
 pub(crate) struct Start {
     /// Pages of another epoch don't count.
     pub epoch: u64,
-    /// Of the superblock that this start writes before anything else: higher than at any start before.
+    /// The generation of the superblock that this start writes before anything else: higher than at any start before.
     pub generation: u64,
     /// Keys the MACs.
     pub secret: Secret,
 }
 
-/// Since when each region holds what it holds.
+/// The journal in memory: when each region was last opened.
 #[derive(Debug)]
 pub(crate) struct Journal {
     start: Start,
     slot_area_bytes: u64,
     opened_at: Vec<Sequence>,
-    /// For each page, the number of its next write. The number before is that of the state in memory, or, after a
-    /// note that failed, of nothing.
+    /// For each page, the number of its next write. The state in memory has the number before that; after a failed note
+    /// no state has it.
     next_write: Vec<u64>,
-    /// For each page, whether its last note was flushed in this life.
+    /// For each page, whether its last note was flushed since the start.
     flushed: Vec<bool>,
     damaged_pages: u32,
     note: Option<Note>,
@@ -141,7 +141,7 @@ impl Journal {
         }
     }
 
-    /// What the area says, `bytes` long; a page that was not read, or is not whole in any slot, makes its regions
+    /// Reads the journal from its area, `bytes` long. A page that was not read, or is not whole in any slot, makes its regions
     /// [`UNKNOWN`].
     pub(crate) fn read(area: &[u8], regions: u32, bytes: u64, start: Start) -> Self {
         let mut journal = Self::new(regions, bytes, start);
@@ -212,7 +212,7 @@ impl Journal {
         writes
     }
 
-    /// No record of the region counts unless its sequence is higher. 0: never opened.
+    /// Records of the region count only if their sequence is higher. 0: never opened.
     pub(crate) fn opened_at(&self, region: u32) -> Sequence {
         self.opened_at[region as usize]
     }

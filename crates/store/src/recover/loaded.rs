@@ -1,4 +1,4 @@
-//! What the checkpoint says at a start.
+//! The content of the checkpoint at a start.
 
 use crate::index::Index;
 use crate::index::key::KeyHash;
@@ -13,7 +13,7 @@ use crate::settings::Limits;
 use crate::write::frontier::Frontier;
 use extent::Chunk;
 
-/// What a checkpoint said.
+/// The content of a checkpoint.
 pub(super) struct Loaded {
     pub covers: Sequence,
     pub sequence: Sequence,
@@ -23,12 +23,12 @@ pub(super) struct Loaded {
     pub predicates: Vec<u8>,
     pub open_regions: Vec<u32>,
     pub frontier: Option<Frontier>,
-    /// What had left the index; None: anything may have.
+    /// The names that had left the index; `None` if any may have.
     pub left: Option<Vec<u8>>,
 }
 
 impl Loaded {
-    /// What the checkpoint says, if the store can go on from it. The log has all that is above its `horizon`.
+    /// The content of the checkpoint, if the store can go on from it. The log has all entries above `horizon`.
     pub(super) fn to_go_on_from(
         superblock: &Superblock,
         found: &Found,
@@ -48,7 +48,7 @@ impl Loaded {
         if clean && !by_hand && was_by_hand {
             return Err("the policy was changed".into());
         }
-        // After a crash nobody knows how far the writer came, and what left the index.
+        // After a crash it is unknown how far the writer came, and which records left the index.
         loaded.frontier = loaded.frontier.filter(|_| clean && was_by_hand);
         loaded.left = loaded.left.filter(|_| clean);
         Ok(loaded)
@@ -80,7 +80,7 @@ impl Loaded {
             left: None,
         };
         let mut shape = Vec::new();
-        // Of the segments that follow.
+        // The usage bits of the segments that follow.
         let mut usage_bits = UsageBits::NONE;
         for part in read.parts() {
             let bytes = part.bytes();
@@ -88,7 +88,7 @@ impl Loaded {
             let taken = match part.kind {
                 kind::SHAPE => {
                     shape = numbers(&bytes);
-                    // A segment that is missing had no higher salts; and what it had may not be given again.
+                    // A missing segment had no higher salts, and those it had must not be given again.
                     let era_max = shape.get(2).copied().unwrap_or(0);
                     let indexes = loaded.indexes.iter_mut();
                     indexes.for_each(|index| index.begin_after(era_max));

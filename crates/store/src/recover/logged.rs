@@ -1,11 +1,11 @@
-//! What the invalidation log says at a start.
+//! The content of the invalidation log at a start.
 
 use crate::index::key::{KeyHash, NumberMap};
 use crate::log::entry::Entry;
 use crate::log::replay::Replay;
 use crate::sequence::Sequence;
 
-/// What the log said.
+/// The invalidations in the log.
 pub(super) struct Logged {
     pub kills: NumberMap<u64, Sequence>,
     pub doubts: NumberMap<u64, Sequence>,

@@ -1,4 +1,4 @@
-//! Opening: what the shell reads, decides and writes, step by step.
+//! Opening: the reads, decisions and writes of the shell, step by step.
 //!
 //! 1. Plan the [`Geometry`] for the size of the file or device; read [`Superblock::BYTES`] at 0.
 //! 2. Ask [`OpenPlan::of`]. *Recover*: read log, journal and checkpoint as far as they can be read, and call
@@ -28,7 +28,7 @@ use crate::store::Store;
 use bytes::Bytes;
 use std::sync::atomic::Ordering;
 
-/// Who a new or emptied store is. The randomness comes from the caller.
+/// The identity of a new or emptied store. The randomness comes from the caller.
 #[derive(Clone, Debug)]
 pub struct Identity {
     uuid: [u8; 16],
@@ -46,7 +46,7 @@ impl Identity {
     /// Bytes of randomness an identity takes.
     pub const RANDOM_BYTES: usize = 40;
 
-    /// A new store's. `random` must come from the system's source of secrets.
+    /// The identity of a new store. `random` must come from the system's source of secrets.
     pub fn new(random: [u8; Self::RANDOM_BYTES]) -> Self {
         let part = |from: usize| {
             let mut bytes = [0; 8];
@@ -76,7 +76,7 @@ impl Identity {
         self.uuid
     }
 
-    /// As a member of a set: with the key hashes all members share.
+    /// Makes it a member of a set, with the key hashes that all members share.
     #[must_use]
     pub fn in_set(self, set: SetNumbers) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl Identity {
         }
     }
 
-    /// With the set's placement of objects, see [`crate::set::placement`], its own weight in it, and how keys move.
+    /// Sets the set's placement of objects, see [`crate::set::placement`], the store's weight in it, and how keys move.
     #[must_use]
     pub fn placed(self, placement: u64, weight: u32, moves: Moves) -> Self {
         Self {
@@ -97,7 +97,7 @@ impl Identity {
         }
     }
 
-    /// Placed as it was: for who opens one member by itself.
+    /// Keeps the placement of `previous`: for opening one member by itself.
     #[must_use]
     pub fn placed_as(self, previous: &Superblock) -> Self {
         self.placed(previous.placement, previous.weight, Moves::default())
@@ -114,7 +114,7 @@ impl Identity {
     }
 }
 
-/// What to do with what was found at the place of the superblock.
+/// How to open a store, by the bytes at the place of the superblock.
 #[derive(Clone, Debug)]
 pub enum OpenPlan {
     /// A store of ours: read what [`Found`] asks for, and [`Store::recover`] it.
@@ -131,15 +131,15 @@ pub enum OpenPlan {
         /// For [`Identity::after`], if a superblock could be read.
         previous: Option<Superblock>,
     },
-    /// Do not touch it.
+    /// Leave the file or device as it is.
     Refused {
-        /// Why, and what can be done.
+        /// The reason, and what the operator can do.
         message: String,
     },
 }
 
 impl OpenPlan {
-    /// The chunks of the store that begins with `start`; the default where there is none yet.
+    /// The chunk length of the store that begins with `start`; the default if there is no store yet.
     pub fn chunk_bytes(start: &[u8]) -> u32 {
         let copy = |offset: u64| start.get(offset as usize..).unwrap_or_default();
         let [first, second] = Superblock::OFFSETS.map(copy);
@@ -183,7 +183,7 @@ impl OpenPlan {
             reason,
             previous: Some(previous),
         };
-        // The rest is as it was when the store was made, whatever a new one would have.
+        // The rest of the geometry stays as it was when the store was made, even if a new store would differ.
         let of = |geometry: &Geometry| (geometry.total_bytes, geometry.chunk_bytes);
         if of(&superblock.geometry) != of(wanted) {
             return fresh(
@@ -198,7 +198,7 @@ impl OpenPlan {
     }
 }
 
-/// What was read of a store; None where the device refused.
+/// The parts read from a store; `None` where the device refused.
 #[derive(Debug, Default)]
 pub struct Found {
     /// The whole invalidation log: [`Geometry::invalidation_log_bytes`] at [`Geometry::invalidation_log_at`].
@@ -236,8 +236,8 @@ impl Store {
             geometry,
         };
         let mut background = fresh_background(superblock.clone(), 0);
-        // After the superblock. Were the log overwritten while the superblock still named the old epoch, a crash in between would leave
-        // an old store that lacks its last invalidations. This way it leaves a new one without a log, which starts empty again.
+        // Written after the superblock. If the log were overwritten while the superblock still named the old epoch, a crash in between would
+        // leave an old store without its last invalidations. This way it leaves a new store without a log, which starts empty again.
         let mut log_and_journal = background.opening_of_log();
         let geometry = &superblock.geometry;
         let at = geometry.region_journal_at;
@@ -270,12 +270,12 @@ impl Store {
         store
     }
 
-    /// What to write before anything else, each flushed before the next: offsets from the start of the store, whole pages.
+    /// The writes to carry out before anything else, each flushed before the next: offsets from the start of the store, whole pages.
     pub fn opening(&self) -> Vec<(u64, Bytes)> {
         lock(&self.opening).clone()
     }
 
-    /// What [`Self::opening`] answers: the superblock's two copies, then `others`.
+    /// Sets the answer of [`Self::opening`]: the superblock's two copies, then `others`.
     pub(crate) fn set_opening(&self, superblock: &Superblock, others: Vec<(u64, Bytes)>) {
         let copy = superblock.encode();
         let [first, second] = Superblock::OFFSETS;

@@ -1,4 +1,4 @@
-//! The picture of the index that becomes a checkpoint: how far it is (`snapshot`).
+//! The state of a checkpoint under way (`snapshot`).
 
 use crate::geometry::Geometry;
 use crate::recover::checkpoint::write::CheckpointWriter;
@@ -32,7 +32,7 @@ pub(crate) fn predicates_bytes_max(geometry: &Geometry) -> usize {
 pub(crate) struct Snapshot {
     pub(super) writer: Option<CheckpointWriter>,
     pub(super) covers: Sequence,
-    /// No write was under way when it began.
+    /// Whether no write was under way when the checkpoint began.
     pub(super) is_all_written: bool,
     pub(super) area_at: u64,
     pub(super) next_segment: usize,
@@ -40,9 +40,9 @@ pub(crate) struct Snapshot {
     pub(super) failed: bool,
     pub(super) ending: Option<Script>,
     pub(super) superblock: Superblock,
-    /// Where the copies lie, in the order in which they are written.
+    /// Where the superblock's copies lie, in the order in which they are written.
     pub(super) copies: [u64; 2],
-    /// The copy written last.
+    /// The superblock's copy written last.
     pub(super) copy_begun: Option<u64>,
     pub(super) bytes: u64,
     pub(super) scratch: Vec<u8>,
@@ -57,7 +57,7 @@ impl Snapshot {
         self.bytes
     }
 
-    /// Is it the last one, of a clean stop?
+    /// Is it the checkpoint of a clean stop?
     pub(crate) fn is_clean(&self) -> bool {
         self.superblock.state == State::Clean
     }
@@ -81,7 +81,7 @@ impl Snapshot {
         Some(step)
     }
 
-    /// A step was carried out. Some: all is done, or has failed.
+    /// A step was carried out. `Some` when the whole checkpoint is done (true) or has failed (false).
     pub(crate) fn step_done(&mut self, ok: bool) -> Option<bool> {
         if let Some(ending) = &mut self.ending {
             return ending.done(ok);

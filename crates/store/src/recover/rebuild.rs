@@ -1,9 +1,9 @@
-//! From what was read of a store to a store that serves.
+//! Recovery: from the parts read of a store to a store that serves.
 //!
-//! 1. The log. Without it nobody knows what was invalidated, so a store whose log is damaged starts empty.
-//! 2. The checkpoint: segments with records and markers, predicates, soft purges. Entries that lie in *touched* regions (opened since the checkpoint began, or
-//!    open then) are dropped: the scan finds what is there now. What the log has that is younger than the checkpoint is
-//!    killed.
+//! 1. The log. Without it the invalidations are unknown, so a store whose log is damaged starts empty.
+//! 2. The checkpoint: segments with records and markers, predicates, soft purges. Entries that lie in *touched* regions (opened since the
+//!    checkpoint began, or open then) are dropped: the scan finds the records that are there now. Records that the log invalidates
+//!    after the checkpoint are killed.
 //! 3. The scan of the touched regions, or of all of them when there is no usable checkpoint, begins; see `scan`.
 //!
 //! A store that was closed in order has no touched regions, so it is complete after step 2.
@@ -39,16 +39,16 @@ use crate::write::frontier::Frontier;
 use extent::{Chunk, Extent};
 use std::sync::atomic::Ordering;
 
-/// What came of it, to be shown.
+/// The outcome of a recovery, to be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovered {
-    /// In words.
+    /// The outcome in words.
     pub words: String,
     /// Records known at once.
     pub records: u64,
     /// Bytes that are still to be scanned.
     pub scan_bytes: u64,
-    /// Nothing could be kept.
+    /// Whether nothing could be kept.
     pub empty: bool,
 }
 
@@ -122,7 +122,7 @@ impl Store {
         let mut background = Background::new(opened, replay.log, journal);
         background.covers = loaded.as_ref().ok().map(|loaded| loaded.covers);
         if loaded.is_err() {
-            // It must not be taken for a checkpoint of what comes now.
+            // The unusable checkpoint must not be taken for one of the new state.
             background.superblock.index = None;
             background.superblock.checkpoint_generation = 0;
         }
@@ -144,7 +144,7 @@ impl Store {
         (store, recovered)
     }
 
-    /// What to say of a store whose objects are cut shorter than those of a new one.
+    /// The message for a store whose fragments are much shorter than those of a new one.
     fn shorter_than_new(&self, settings: &Settings) -> String {
         let here = self.fragment_bytes();
         let new = Geometry::plan(self.geometry.total_bytes, self.geometry.chunk_bytes)
@@ -158,7 +158,7 @@ impl Store {
         }
     }
 
-    /// Puts in what the checkpoint has. Gives what it names in touched regions.
+    /// Takes over the content of the checkpoint. Returns the records that it names in touched regions.
     fn take_over(&self, loaded: Loaded, logged: &Logged, touched: &[u32]) -> Named {
         if let Some(left) = loaded.left.filter(|_| touched.is_empty()) {
             *lock(&self.left) = Left::decode(&left, self.sequence());
@@ -181,7 +181,7 @@ impl Store {
         named
     }
 
-    /// Records and markers. Gives what lies in touched regions, and for each region where its last record ends.
+    /// Takes over records and markers. Returns the records in touched regions, and for each region where its last record ends.
     fn take_records(&self, indexes: Vec<Index>, touched: &[u32]) -> (Named, Vec<u32>) {
         let region_chunks = self.geometry.region_chunks;
         let by_hand = self.limits.policy().is_none();
@@ -200,8 +200,8 @@ impl Store {
                         return false;
                     }
                     let region = extent.first.0 / region_chunks;
-                    // An ordered policy may have stored something across a border. If its second region is used again and its first
-                    // is not, it would come back with each start until the next checkpoint.
+                    // An ordered policy may have stored a record across a border. If its second region is used again and its first is not, the
+                    // record would come back with each start until the next checkpoint.
                     if by_hand && extent.last().0 / region_chunks != region {
                         return false;
                     }
@@ -218,7 +218,7 @@ impl Store {
         (named, filled_to)
     }
 
-    /// The order of the records, with an ordered policy.
+    /// Takes over the order of the records, with an ordered policy.
     fn take_books(&self, books: Vec<Vec<(u64, KeyHash, Chunk)>>) {
         for (number, book) in books.into_iter().enumerate() {
             let mut guard = self.shard(number);
@@ -239,7 +239,7 @@ impl Store {
                     into.insert(hash, entry.extent(), bytes, stamp);
                 }
             }
-            // What the book does not have could never be evicted.
+            // A record that is not in the book could never be evicted.
             let known = &*into;
             for segment in 0..shard.index.segments() {
                 let segment = shard.index.segment_mut(segment);
@@ -248,9 +248,9 @@ impl Store {
         }
     }
 
-    /// Soft purges of the checkpoint, and what the log has of single keys since.
+    /// Takes over the soft purges of the checkpoint, and the log's purges of single keys since.
     fn take_purges(&self, soft: &[u8], covers: Sequence, logged: &Logged) {
-        // What came after the checkpoint; before it, it has the marks.
+        // Only entries after the checkpoint: it has the effect of earlier ones.
         let since = |(&hash, &sequence): (&u64, &Sequence)| {
             (sequence > covers).then_some((KeyHash(hash), sequence))
         };
@@ -299,10 +299,10 @@ impl Store {
         }
     }
 
-    /// Puts in what the log has, whether there was a checkpoint or not.
+    /// Takes over the predicates of the log, whether there was a checkpoint or not.
     fn take_log_over(&self, logged: &Logged, covers: Option<Sequence>) {
         let mut predicates = lock(&self.predicates);
-        // Older ones are in the checkpoint, or were dropped before it.
+        // Older predicates are in the checkpoint, or were dropped before it.
         let covers = covers.unwrap_or(0);
         let newer = logged.predicates.iter().filter(|(at, ..)| *at > covers);
         for (sequence, kind, pattern) in newer {
@@ -378,20 +378,20 @@ impl Store {
     }
 }
 
-/// The superblock of a store that goes on, open, from one that was left.
+/// The superblock, open, of a store that goes on from `superblock` as it was left.
 fn opened(
     superblock: Superblock,
     sequence: Sequence,
     by_hand: bool,
     (placement, weight, moves): (u64, u32, Moves),
 ) -> Superblock {
-    // What left this store by an earlier change may come back by this one, and has missed what was purged elsewhere.
+    // Keys that left this store by an earlier change may come back by this one. Their records have missed purges made elsewhere.
     let accept_from = match moves.may_come {
         true => superblock.keys_left_at.max(superblock.accept_from),
         false => superblock.accept_from,
     };
     let keys_left_at = match moves.may_leave {
-        // One above: what has this number may be the last record of the run before.
+        // One above, since the last record of the previous run may have this number.
         true => sequence + 1,
         false => superblock.keys_left_at,
     };

@@ -9,8 +9,8 @@ use crate::recover::logged::Logged;
 use crate::recover::superblock::{State, Superblock};
 use crate::sequence::Sequence;
 
-/// After an unclean stop each generation of the superblock has so many numbers of its own. The highest seen is no
-/// measure: records that are yet to be found may have been given higher ones, and a start that left no other trace as well.
+/// After an unclean stop each generation of the superblock has this many sequences of its own. To go on from the highest seen is not
+/// enough: records yet to be found may have higher ones, as may those of a start that left no other trace.
 const SEQUENCES_OF_GENERATION: u64 = 1 << 32;
 
 /// See the head of the file.
@@ -18,12 +18,12 @@ pub(super) struct Resumption {
     pub sequence: Sequence,
     /// The region where the hand's next stretch begins.
     pub hand_at: u32,
-    /// Regions opened since the checkpoint began, or open then; without one, all that may hold something. Those needed first come first.
+    /// Regions opened since the checkpoint began, or open then; without a checkpoint, all that may hold a record. Those needed first come first.
     pub touched: Vec<u32>,
 }
 
 impl Resumption {
-    /// `superblock`: as it was left. `by_hand`: so room is made from now on.
+    /// `superblock` is as it was left. `by_hand` tells how room is made from now on.
     pub(super) fn of(
         superblock: &Superblock,
         journal: &Journal,
@@ -46,14 +46,14 @@ impl Resumption {
                 let open_then = !clean && loaded.open_regions.contains(r);
                 journal.opened_at(*r) > loaded.covers || open_then
             }
-            // With regions in turn, what was never opened holds nothing.
+            // With a hand, a region that was never opened holds nothing.
             None => superblock.policy != 0 || journal.opened_at(*r) != 0,
         };
         let mut touched: Vec<u32> = regions.filter(is_touched).collect();
         if let Some(loaded) = loaded {
             sequence = sequence.max(loaded.sequence);
         }
-        // After a clean stop the checkpoint knows it; if that can't be read, nothing does.
+        // After a clean stop the checkpoint has the sequence; if it cannot be read, the sequence is unknown.
         if !clean || loaded.is_none() {
             let first = superblock
                 .generation
@@ -87,5 +87,5 @@ fn in_order_of_need(touched: &mut [u32], opened: impl Fn(u32) -> Sequence, hand:
     }
 }
 
-/// Beside the regions that may have been noted ahead of the writer: the one it was in, and some more.
+/// Regions scanned first, besides those that may have been noted ahead of the writer: the one it was in, and some more.
 const NEWEST_BESIDE: u32 = 6;

@@ -1,23 +1,22 @@
 //! Finding records on the disk again, region by region.
 //!
-//! Every chunk is looked at for a header; what a MAC, the place and the checksum prove whole is a record, and the next chunk
-//! looked at is the one behind it. What fails is no record, and the very next chunk is looked at. Whether a record
-//! *counts* is another question, asked in [`Store::worth`]: it must be younger than its region's opening and than the horizon, not
-//! be invalidated, and be the newest of its key.
+//! Each chunk is tried as the begin of a record. If the MAC, the place and the checksum prove a record whole, the scan goes on behind
+//! it, otherwise at the very next chunk. Whether a record *counts* is decided in [`Store::worth`]: it must be younger than its region's
+//! opening and than the horizon, not be invalidated, and be the newest of its key.
 //!
 //! Meanwhile the store serves. A region not yet scanned is not swept; with an ordered policy nothing is stored before all is
 //! scanned, because only then is it known what is free.
 //!
 //! So that a disk is scanned about as fast as it reads:
-//! * what was read is looked through when the next reads are under way ([`WorkOp::Yield`](crate::WorkOp::Yield)), and a shell may do it on a thread of its own:
+//! * bytes are searched when the next reads are under way ([`WorkOp::Yield`](crate::WorkOp::Yield)), and a shell may do it on a thread of its own:
 //!   the reads ([`Reads`]) have a lock apart, held for moments. Some disks, virtual ones above all, answer reads that came together
-//!   all at once; with the looking in between, the disk and the processor took turns;
+//!   all at once; with a search in between, the disk and the processor would take turns;
 //! * a record is verified where it was read to, and copied only if it lies across two reads;
-//! * what was found is entered some thousands at a time, shard by shard, which costs a lock a shard and lets the memory that the tables
+//! * records found are entered some thousands at a time, shard by shard, which costs a lock a shard and lets the memory that the tables
 //!   are in be fetched for all at once;
 //! * tables that must grow are told how many records to expect.
 //!
-//! Its locks are its own: purges do not wait for them. That of the reads (`scan_reads`) is taken last, also while the other is held.
+//! The scan has locks of its own, for which purges do not wait. That of the reads (`scan_reads`) is taken last, also while `scan` is held.
 //!
 //! Memory: sixteen reads of a megabyte (`scan_reads`), one record, and 16 bytes or so for each record found, until the scan ends.
 //! Source: paper 000, section 4.5.
@@ -40,10 +39,10 @@ use bytes::{Buf, Bytes};
 use extent::{Chunk, Chunks, Extent, Unified};
 use std::sync::atomic::Ordering;
 
-/// Reads looked through in one go, half a millisecond or so: whoever does it may have other things to do.
+/// Reads searched in one step, half a millisecond or so: the thread may have other work.
 const LOOK_READS: usize = 2;
 
-/// Room made for what will be seen, for each key seen so far.
+/// The most room made for keys to come, for each key seen so far.
 const SEEN_GROWTH_MAX: usize = 7;
 
 impl Store {
@@ -70,7 +69,7 @@ impl Store {
         }
     }
 
-    /// Looks through some of what was read, in order, whatever the order in which it came.
+    /// Searches some of the finished reads, in order, whatever the order in which they came.
     pub(crate) fn look_on(&self) {
         let mut guard = lock(&self.scan);
         let Some(scan) = guard.as_mut() else {
@@ -99,7 +98,7 @@ impl Store {
         }
     }
 
-    /// How many bytes there were to look through.
+    /// Searches one read. Returns how many bytes it had.
     fn take_read(&self, scan: &mut Scan, reading: Reading) -> u64 {
         let mut done_bytes = 0;
         let chunk_bytes = self.geometry.chunk_bytes;
@@ -133,11 +132,11 @@ impl Store {
             self.end_window(scan);
             scan.window_region = None;
         }
-        // Before the hand may sweep there.
+        // Enter the records before the hand may sweep this region.
         self.enter_batch(scan);
         self.expect_records(scan, done_bytes);
         if let Room::Hand(hand) = &mut self.writer().room {
-            // Unless it was noted, what is stored there would not count after the next crash.
+            // In a region that was not noted, new records would not count after the next crash.
             let opened_at = scan.opened_at[reading.region as usize];
             let noted = opened_at > 0 && opened_at != journal::UNKNOWN;
             hand.scanned(reading.region, scan.region_is_empty && noted);
@@ -149,9 +148,9 @@ impl Store {
         done_bytes
     }
 
-    /// Finds the records in what was read next.
+    /// Finds the records in the bytes of the next read.
     fn take_bytes(&self, scan: &mut Scan, mut bytes: &[u8]) {
-        // One that began in the read before.
+        // A record that began in the read before.
         while !scan.window.is_empty() && !bytes.is_empty() {
             let (more, rest) = bytes.split_at(scan.wanted.min(bytes.len()));
             scan.window.extend_from_slice(more);
@@ -166,7 +165,7 @@ impl Store {
         }
     }
 
-    /// What is not complete now never will be.
+    /// Ends the window: a record that is incomplete now will stay so.
     fn end_window(&self, scan: &mut Scan) {
         self.look_through_window(scan, true);
         scan.window.clear();
@@ -180,8 +179,8 @@ impl Store {
         scan.window = window;
     }
 
-    /// Finds the records in `bytes`, which lie at chunk `first`. How many bytes were looked through: what is left is the beginning of a
-    /// record, of which `wanted` more are to come. `to_the_end`: none are.
+    /// Finds the records in `bytes`, which lie at chunk `first`. Returns how many bytes were searched: the rest is the beginning of a
+    /// record, of which `wanted` more bytes are to come. `to_the_end`: none are.
     fn look_through(&self, scan: &mut Scan, bytes: &[u8], first: u32, to_the_end: bool) -> usize {
         let chunk_bytes = self.chunk_bytes();
         let mut at = 0;
@@ -199,7 +198,7 @@ impl Store {
                     step = header.extent.len;
                     let worth = self.worth(scan, &header, &head);
                     scan.records += u64::from(worth == Worth::Alive);
-                    // A dead one is needed, too: it is the proof that what it replaced is dead.
+                    // A dead record is needed, too: it proves that the record it replaced is dead.
                     scan.region_is_empty &= worth == Worth::Gone;
                     if matches!(worth, Worth::Alive | Worth::Dead) {
                         scan.batch.push(Candidate {
@@ -263,18 +262,18 @@ impl Store {
             journal::UNKNOWN if self.limits.policy().is_some() => 0,
             sequence => sequence,
         };
-        // Whatever an earlier round left in the region is gone, though its bytes are there.
+        // Records of an earlier round are gone, though their bytes are there.
         if header.sequence <= opened_at && !mistakes.make(Mistake::NoOpenedAt) {
             return Worth::Gone;
         }
-        // What was there when the checkpoint was begun is named by it, or was dropped.
+        // A record stored before the checkpoint was begun is named by it, or was dropped.
         let is_covered = scan.covers.is_some_and(|covers| header.sequence <= covers);
         let name = (Short::of(header.hash), header.extent.len);
         let named = scan.named.get(&header.extent.first.0);
         if is_covered && named.is_none_or(|&(short, len, _)| (short, len) != name) {
             return Worth::Dropped;
         }
-        // The log reaches back to the checkpoint.
+        // The horizon does not concern records that the checkpoint covers: the log reaches back to it.
         let is_too_old = header.began < scan.horizon && !is_covered;
         if header.sequence < self.accept_from
             || (is_too_old && !mistakes.make(Mistake::NoHorizon))
@@ -283,7 +282,7 @@ impl Store {
         {
             return Worth::Dead;
         }
-        // What the checkpoint has it has with the markers of that time: one that is missing was dropped.
+        // The checkpoint has the markers of its records: a marker that is missing was dropped.
         if let Some(marker) = head.marker.as_ref().filter(|_| !is_covered) {
             let primary = header.primary;
             let seen = &scan.seen[self.shard_of(primary)];
@@ -294,7 +293,7 @@ impl Store {
             if is_outlived {
                 return Worth::Dead;
             }
-            // One salt with two lists: it was given again by a life in which the older variant could not be read.
+            // One salt with two lists: it was given again after a start that could not read the older variant.
             let root = *(scan.roots)
                 .entry((primary.0, marker.salt))
                 .or_insert(marker.root);
@@ -311,10 +310,10 @@ impl Store {
         Worth::Alive
     }
 
-    /// Was it softly purged, by its key, or by a predicate that is no longer known?
+    /// Was the record soft purged, by its key or by a predicate that is no longer known?
     fn was_doubted(&self, scan: &Scan, header: &Header) -> bool {
         if header.fragment.is_some() && header.total.is_none() {
-            return false; // it is asked through its head
+            return false; // a fragment is reached through its head
         }
         let is_covered = scan.covers.is_some_and(|covers| header.sequence <= covers);
         let named = scan
@@ -330,7 +329,7 @@ impl Store {
                 .since(header.primary, header.began)
     }
 
-    /// Enters what was found into the index.
+    /// Enters the records found into the index.
     fn enter_batch(&self, scan: &mut Scan) {
         let mut batch = std::mem::take(&mut scan.batch);
         let shard_of = |record: &Candidate| self.shard_of(record.hash);
@@ -346,7 +345,7 @@ impl Store {
                 Room::Book(_) => false,
             };
             let mut shard = self.shard(number);
-            // Nothing but look-ups first: they do not wait for each other, so the memory comes at once for all.
+            // Only look-ups first: they do not depend on each other, so the memory for all of them is fetched at once.
             let known = group
                 .iter()
                 .filter(|record| {
@@ -386,8 +385,8 @@ impl Store {
         }
     }
 
-    /// Enters a record into the index if it is alive, unless a newer one of its key is there. A dead one has replaced what is
-    /// older all the same: of two versions of a key a predicate may match the newer only.
+    /// Enters a record into the index if it is alive, unless a newer one of its key is there. A dead record also replaces older ones,
+    /// since a predicate may match only the newer of two versions of a key.
     fn found(
         &self,
         shard: &mut Shard,
@@ -418,13 +417,13 @@ impl Store {
         }
         if let Some(spot) = shard.find(hash) {
             let there = shard.entry(spot);
-            // In the first case it is this one.
+            // In the first case the entry is this record's own.
             if (there.first() == extent.first && alive) || is_new(there.first()) {
                 return false;
             }
         }
-        // What the checkpoint has lies in regions that were full when it was begun, so it is older. Who is reading it learns of that,
-        // also if it was swept meanwhile. Its space is dead until the hand comes by, or not yet given to the allocator.
+        // A record of the checkpoint lies in a region that was full when the checkpoint was begun, so it is older. Its readers are told, also if
+        // it was swept meanwhile. Its space is dead until the hand comes by, or not yet given to the allocator.
         let _ = shard.kill(hash);
         if !alive {
             return false;
@@ -448,7 +447,7 @@ impl Store {
         true
     }
 
-    /// Lets the tables know how many records there will be, going by what was found so far: a table that grows by an eighth each
+    /// Tells the tables how many records to expect, estimated from those found so far: a table that grows by an eighth each
     /// time moves each of its entries eight times.
     fn expect_records(&self, scan: &mut Scan, last_bytes: u64) {
         let Some(progress) = self.recovery() else {
@@ -460,13 +459,13 @@ impl Store {
         let more = (a_byte * left as f64) as usize / self.shards.len();
         for number in 0..self.shards.len() {
             self.shard(number).index.expect(more);
-            // It is gone when the scan ends, so it may be made larger at once; by how much is not yet known well in the beginning.
+            // The table is dropped when the scan ends, so it may grow at once. The limit is for the beginning, when the estimate is poor.
             let seen = &mut scan.seen[number];
             seen.reserve(more.min(SEEN_GROWTH_MAX * seen.len()));
         }
     }
 
-    /// All regions have been looked at.
+    /// Ends the scan: all regions have been searched.
     fn end_scan(&self) {
         for number in 0..self.shards.len() {
             self.shard(number).index.expect_no_more();
@@ -482,13 +481,13 @@ impl Store {
         }
     }
 
-    /// With an ordered policy: the free space is what the records leave.
+    /// With an ordered policy: rebuilds the free space, which is all that the records leave.
     //= paper 000 section 4.5   the bit vector is recovered first; heap and tables are rebuilt from it
     pub(crate) fn rebuild_space(&self) {
         let total = Chunks(self.geometry.data_chunks);
         let mut writer = self.writer();
         let mut space = Unified::new_all_free(total);
-        // All at once: what is freed meanwhile must be either in the table of the freed or in use here, not both.
+        // Lock all shards at once: an extent that is freed meanwhile must be either in `freed` or in use here, not both.
         let mut shards: Vec<_> = (0..self.shards.len())
             .map(|number| self.shard(number))
             .collect();
@@ -508,7 +507,7 @@ impl Store {
                 }
             }
         }
-        // Killed since the start, and still being read.
+        // Extents of records killed since the start, and still being read.
         for extent in shards.iter().flat_map(|shard| shard.held_extents()) {
             space.reserve(extent);
         }
@@ -521,23 +520,23 @@ impl Store {
     }
 }
 
-/// What a record that was found is worth.
+/// How a record that was found counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Worth {
-    /// Its space was used again; nothing follows from it.
+    /// Its space was used again, so it tells nothing about other records.
     Gone,
-    /// It was replaced, invalidated or evicted before the checkpoint, and so was what it had replaced.
+    /// It was replaced, invalidated or evicted before the checkpoint, and so was the record that it had replaced.
     Dropped,
-    /// Invalidated, or nobody can say that it was not. What it replaced is dead too.
+    /// Invalidated, or perhaps invalidated. The record that it replaced is dead too.
     Dead,
     Alive,
 }
 
-/// What lies at a chunk.
+/// The result of looking for a record at a chunk.
 enum At<'a> {
     Nothing,
-    /// A header, and not all of its record yet: so many bytes are missing.
+    /// A header without the whole record yet: this many bytes are missing.
     Incomplete(usize),
-    /// A record, and what comes before its body.
+    /// A record's header, and the parts before its body.
     Record(Header, Head<'a>),
 }

@@ -3,7 +3,7 @@
 //! They have their own lock, held briefly, so that the thread that keeps the device busy never waits for the thread
 //! that looks through the bytes.
 //!
-//! Not known here: the content.
+//! Not known here: the content of reads.
 //! Limits: [`READS_MAX`] reads under way, as many done and not yet looked through.
 
 use crate::geometry::Geometry;
@@ -51,7 +51,7 @@ pub(crate) struct Reads {
     regions: VecDeque<u32>,
     at: u64,
     pub(super) reads: VecDeque<Reading>,
-    /// Looking through the finished reads was handed out, or is being done.
+    /// Whether the search of finished reads was handed out, or is under way.
     pub looking: bool,
     next_number: u64,
     pub progress: Progress,
@@ -95,7 +95,7 @@ impl Reads {
             .flatten()
     }
 
-    /// What to do next.
+    /// The next step of the scan.
     pub(super) fn next_step(&mut self, geometry: &Geometry) -> Option<ScanStep> {
         if self.is_something_to_look_through() && !self.looking {
             self.looking = true;

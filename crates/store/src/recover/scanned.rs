@@ -1,4 +1,4 @@
-//! What a scan under way has found (`scan`), and what it knows to judge it by.
+//! The state of a scan (`scan`): the records found, and the facts that decide whether they count.
 
 use crate::geometry::Geometry;
 use crate::index::key::{KeyHash, NumberMap};
@@ -16,17 +16,17 @@ pub(super) const BATCH: usize = 4096;
 /// Records by their first chunk: what the index knows of their keys, their lengths, and whether they were in doubt.
 pub(crate) type Named = NumberMap<u32, (Short, Chunks, bool)>;
 
-/// What a scan under way has found.
+/// The state of a scan under way.
 #[derive(Debug)]
 pub(crate) struct Scan {
-    /// A record of which a part has been read, from chunk `window_at`. Often empty: then it is where the next read may go on.
+    /// The part read so far of a record, from chunk `window_at`. Often empty; then `window_at` is where the next read may go on.
     pub(super) window: BytesMut,
     pub(super) window_at: u32,
-    /// Bytes that it lacks.
+    /// Bytes that the record in the window lacks.
     pub(super) wanted: usize,
     /// The region that the window ends in.
     pub(super) window_region: Option<u32>,
-    /// Found, and not yet entered.
+    /// Records found and not yet entered.
     pub(super) batch: Vec<Candidate>,
     /// The newest sequence found of each key, for each shard.
     pub(super) seen: Vec<NumberMap<u64, Sequence>>,
@@ -34,23 +34,23 @@ pub(crate) struct Scan {
     pub(super) variants: NumberMap<u64, Sequence>,
     /// The root of the list of the variants found, for each primary key and salt.
     pub(super) roots: HashMap<(u64, u64), u64>,
-    /// Of each region, as it was when the scan began. Those that are noted meanwhile have been scanned.
+    /// For each region, its `opened_at` when the scan began. Regions that are noted meanwhile have been scanned.
     pub(super) opened_at: Vec<Sequence>,
-    /// What the log knows: the last invalidation of each primary key.
+    /// From the log: the last invalidation of each primary key.
     pub kills: NumberMap<u64, Sequence>,
     /// The last soft purge of each primary key.
     pub doubts: NumberMap<u64, Sequence>,
     /// The last replacement of each key, with an ordered policy.
     pub replaced: NumberMap<u64, Sequence>,
-    /// Fills that began below may have been invalidated without the log knowing it any more.
+    /// Fills that began before this may have been invalidated without the log knowing it any more.
     pub horizon: Sequence,
-    /// What the checkpoint, if there was one, had was stored up to here.
+    /// The sequence at which the checkpoint was begun, if there was one.
     pub covers: Option<Sequence>,
-    /// What it had in the regions that are scanned.
+    /// The records that the checkpoint had in the regions to scan.
     pub named: Named,
-    /// Nothing that counts was found yet in the region being looked at.
+    /// Whether nothing that counts was found yet in the present region.
     pub(super) region_is_empty: bool,
-    /// Whole and alive, so far.
+    /// Records found so far that are whole and alive.
     pub(super) records: u64,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Candidate {
 }
 
 impl Scan {
-    /// Nothing is found yet, for an index of so many shards.
+    /// The state before the scan, for an index of `shards` shards.
     pub(crate) fn new(geometry: &Geometry, journal: &Journal, shards: usize) -> Self {
         Self {
             window: BytesMut::new(),

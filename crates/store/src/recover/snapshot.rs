@@ -1,16 +1,16 @@
 //! A checkpoint of the index, taken while the store goes on.
 //!
 //! Segment by segment the index is copied under its shard's lock, a few dozen microseconds each, so the picture is not of one
-//! moment. That does no harm: `covers`, the sequence at which the picture was begun, says from where on recovery must look
-//! further, in the log for invalidations and in the regions opened since (or open then) for records. What the picture has
-//! beyond `covers` is either still true or found out by those two. And what was published up to `covers` and is not in the picture was
-//! dropped: in the regions open then a scan takes of those records only what the picture names, entries being written included.
+//! moment. That does no harm: `covers`, the sequence at which the picture was begun, tells recovery from where on it must read the log
+//! for invalidations, and the regions opened since (or open then) for records. An entry beyond `covers` is either still true or corrected by
+//! those two. A record published up to `covers` that is not in the picture was dropped: of such records in the regions open then, a scan
+//! takes only those that the picture names, entries being written included.
 //!
-//! Parts: the shape of the index, its segments, predicates, soft purges, the regions open at the beginning, at a clean stop where the
-//! writer is (`frontier`), and books where there are any. A part that finds no room in the area is left out; its records are then misses after a restart.
+//! Parts: the shape of the index, its segments, predicates, soft purges, the regions open at the beginning, at a clean stop the state of
+//! the writer (`frontier`), and books if there are any. A part that finds no room is left out; its records are misses after a restart.
 //!
 //! When: after [`BYTES_PER_BYTE`] bytes written for each byte of the last checkpoint, so that checkpoints add at most one
-//! percent; at the latest after half of the area; and when the log would else have to forget what came after the last one.
+//! percent; at the latest after half of the area; and before the log must forget entries that came after the last checkpoint.
 
 use crate::evict::room::Room;
 use crate::index::usage::UsageBits;
@@ -27,15 +27,15 @@ use std::collections::VecDeque;
 /// Bytes written between two checkpoints, for each byte of one.
 const BYTES_PER_BYTE: u64 = 100;
 
-/// And this many at least, as long as they are no more than this share of the area: a checkpoint of a small index is little to
+/// But this many at least, as long as they are no more than this share of the area: a checkpoint of a small index is little to
 /// write, but its flushes hold up the other writes.
 const LEAST_BYTES: u64 = 256 << 20;
 const LEAST_SHARE: u64 = 16;
 
-/// Pages that the log must have left before it forgets what came after the last checkpoint.
+/// Pages that the log must have left before it forgets entries that came after the last checkpoint.
 const LOG_PAGES_MIN: u64 = 4;
 
-/// And this share of all it has.
+/// And this share of all pages of the log.
 const LOG_PAGES_SHARE: u64 = 4;
 
 /// Blocks under way.
@@ -81,7 +81,7 @@ impl Snapshot {
         self.next_of_ending()
     }
 
-    /// All segments are written: what remains.
+    /// Adds the parts that remain after all segments.
     fn end(&mut self, store: &Store) {
         let Some(mut writer) = self.writer.take() else {
             return;
@@ -99,8 +99,8 @@ impl Snapshot {
                 writer.push(kind::BOOK, number as u32, &book);
             }
         }
-        // If it is missing, the next start takes everything for left. That it must do when a segment was left out, which
-        // it will not know and the disk still has.
+        // Without this part the next start takes every key for one that has left the index. It must do so if a segment was left out:
+        // the index then lacks records that the disk still has.
         let is_known = self.is_clean()
             && self.is_all_written
             && writer.is_whole()
@@ -184,11 +184,11 @@ impl Store {
             era_max,
         ];
         writer.push(kind::SHAPE, 0, &numbers(shape));
-        // A program that does not know of it would take these bits for places.
+        // A program that does not know this part must refuse the checkpoint: it would take these bits for places.
         if self.limits.usage_bits != UsageBits::NONE {
             writer.push(kind::USAGE, 0, &numbers([self.limits.usage_bits.spare()]));
         }
-        // Before all that may be left out: without them, what was purged would come back. Later ones are in the log.
+        // Before all parts that may be left out: without the predicates, purged records would come back. Later ones are in the log.
         let predicates = {
             let mut predicates = lock(&self.predicates);
             predicates.checkpoint_begins();
@@ -203,7 +203,7 @@ impl Store {
         space.bytes_since_checkpoint = 0;
         if let Room::Hand(hand) = &space.room {
             let mut open: Vec<u32> = hand.open_regions().collect();
-            // What is in flight counts only when it is written, which may be too late for its segment.
+            // A record in flight counts only when it is written, which may be too late for its segment.
             let flights = lock(&self.flights);
             open.extend(flights.iter().map(|f| hand.grid.region_of(f.extent.first)));
             open.sort_unstable();
@@ -213,7 +213,7 @@ impl Store {
         if let Some(frontier) = space.frontier().filter(|_| clean) {
             writer.push(kind::FRONTIER, 0, &numbers(frontier.numbers()));
         }
-        // The next start drops what is still being written, whose bytes may reach the disk all the same.
+        // The next start drops records that are still being written, whose bytes may reach the disk all the same.
         let is_all_written = space.open.is_none() && lock(&self.flights).is_empty();
         drop(space);
         let superblock = Superblock {

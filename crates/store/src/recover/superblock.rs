@@ -2,9 +2,9 @@
 //!
 //! Two equal copies, at 0 and at 32 KiB. Each change of state writes the same bytes to both, the first made
 //! durable before the second is begun, so at every moment one of them is whole; the one of higher generation
-//! counts. All that counts of a copy lies in one sector, which is written whole or not at all, because
-//! a start can't know which of two whole copies is durable: a flush may have failed in the life before. While a proxy uses the store the state is *open*; only a clean stop, after its checkpoint is durable,
-//! says *clean*. In both states the superblock names the last checkpoint that is whole; writing the superblock is
+//! counts. The used part of a copy lies in one sector, which is written whole or not at all, because a start cannot know which of two
+//! whole copies is durable: an earlier flush may have failed. While a proxy uses the store the state is *open*; only a clean stop, after its
+//! checkpoint is durable, says *clean*. In both states the superblock names the last checkpoint that is whole; writing the superblock is
 //! what publishes one. A store that starts empty does so under the next epoch, which makes every old record on
 //! the disk unacceptable (each header carries the epoch under the MAC).
 //!
@@ -55,7 +55,7 @@ pub struct IndexPlace {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Superblock {
-    /// The version of the format it was written in. It is written in the present one.
+    /// The format version it was read in. It is always written in the present one.
     pub version: u32,
     /// How it was left.
     pub state: State,
@@ -85,10 +85,10 @@ pub struct Superblock {
     pub placement: u64,
     /// The sequence at which keys last may have left this store for another.
     pub keys_left_at: Sequence,
-    /// Of this store among the members.
+    /// The weight of this store among the members.
     pub weight: u32,
-    /// The eviction policy the records were written under. 0: second-chance. With any other the regions are not
-    /// noted in the journal, so all of them have to be scanned.
+    /// How room was made for the records. 0: by the hand (second-chance, reinsertion). 1: by an ordered policy, with which the regions are
+    /// not noted in the journal, so all of them have to be scanned.
     pub policy: u32,
     /// Bodies are cut into fragments of this length, in bytes.
     pub fragment_bytes: u32,
@@ -113,15 +113,15 @@ pub enum SuperblockError {
         /// Its version.
         found: u32,
     },
-    /// Ours, but not whole.
+    /// A superblock of ours, but not whole.
     #[error("the superblock is damaged")]
     Damaged,
 }
 
 impl Superblock {
-    /// What to read at offset 0 before opening: both copies and all between.
+    /// The bytes to read at offset 0 before opening: both copies and all between.
     pub const BYTES: usize = SUPERBLOCK_BYTES;
-    /// One copy.
+    /// The length of one copy.
     pub const COPY_BYTES: usize = field::BYTES;
     /// Where the copies lie. Write the first, flush, write the second, flush.
     pub const OFFSETS: [u64; 2] = [0, 32 * 1024];
@@ -252,7 +252,7 @@ impl Superblock {
         superblock.with_fragments()
     }
 
-    /// As a store of its format version means it.
+    /// Sets the fragment length if the format version has none, and checks it.
     fn with_fragments(mut self) -> Result<Self, SuperblockError> {
         if self.version < FORMAT_VERSION_OF_FRAGMENTS {
             self.fragment_bytes = fragments::fragment_bytes_before_6(&self.geometry);
@@ -266,7 +266,7 @@ impl Superblock {
     /// The newer of the two copies that is whole.
     ///
     /// # Errors
-    /// Neither is; of the two reasons, the one that asks for more care.
+    /// Neither is whole; of the two reasons, the one that asks for more care.
     pub fn decode_newest(first: &[u8], second: &[u8]) -> Result<Self, SuperblockError> {
         match (Self::decode(first), Self::decode(second)) {
             (Ok(a), Ok(b)) if b.generation >= a.generation => Ok(b),
@@ -292,7 +292,7 @@ impl Superblock {
         let Some(place) = self.index else {
             return self.state == State::Open;
         };
-        // Which of the two areas is the store's choice; the checkpoint's own generation says if it is the right one.
+        // The store chooses one of the two areas; the checkpoint's own generation tells whether it is the right one.
         let [first, second] = self.geometry.checkpoint_areas();
         (place.offset == first || place.offset == second)
             && place.bytes <= self.geometry.checkpoint_bytes
@@ -367,7 +367,7 @@ mod tests {
         }
     }
 
-    /// What other systems look for, and where, in bytes from the start of the device.
+    /// The signatures that other systems look for, and where, in bytes from the start of the device.
     const FOREIGN: [(usize, &[u8]); 17] = [
         (510, b"\x55\xaa"),
         (1080, b"\x53\xef"),

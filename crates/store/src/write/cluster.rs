@@ -69,13 +69,13 @@ impl IntoIterator for Writes {
     }
 }
 
-/// The records of a cluster, so that its completion can find them.
+/// The records of a cluster, by which the completion of its write finds them.
 pub(crate) type Records = Vec<(KeyHash, Chunk)>;
 
 /// The cluster being filled.
 #[derive(Debug)]
 pub(crate) struct OpenCluster {
-    /// Of the write that it will be: drawn here, so that an insert knows which write holds its record.
+    /// The id of the later write. Assigned when the cluster is opened, so that an insert can name the write that holds its record.
     id: WriteId,
     buffer: BytesMut,
     run: Extent,
@@ -105,7 +105,7 @@ impl OpenCluster {
         self.run.len - self.used
     }
 
-    /// The extent right after the run that it would need to hold `len` more chunks.
+    /// The extent behind the run that is needed for `len` more chunks. `None` if the run has room, or a cluster would be too long.
     pub(crate) fn wanted_behind(&self, len: Chunks, cluster_chunks: u32) -> Option<Extent> {
         let end = self.run.first.0.checked_add(self.run.len.0)?;
         let want = (self.used + len).0.checked_sub(self.run.len.0)?;
@@ -134,7 +134,7 @@ impl OpenCluster {
         }
     }
 
-    /// Takes that extent for a record, and returns its bytes for filling.
+    /// Takes `extent`, which [`Self::next`] returned, for a record. Returns its bytes for filling.
     pub(crate) fn append(
         &mut self,
         hash: KeyHash,

@@ -15,10 +15,10 @@
 //! index has at exactly this place is the one that was read. If the region was reused during the read, `opened_at`
 //! has risen, and the bytes of the earlier round do not verify.
 //!
-//! Only with `second-chance`, since ordered policies have no rounds; and not during a scan, which may still find a
-//! newer record.
+//! Only with `second-chance` and `reinsertion`, since ordered policies have no rounds; and not during a scan, which may still
+//! find a newer record.
 //!
-//! Not known here: which of them are wanted.
+//! Not known here: which companions are wanted.
 //! Source: paper 002 (locality buffers).
 
 use crate::evict::grid::Grid;
@@ -30,12 +30,12 @@ use crate::store::Store;
 use bytes::Bytes;
 use extent::{Chunk, Extent};
 
-/// A record that another one's read brought along.
+/// A record that came with the read of another one.
 #[derive(Clone, Debug)]
 pub struct Companion {
     /// Its key's hash, as the index has it.
     pub hash: KeyHash,
-    /// Verified.
+    /// The verified record.
     pub parts: RecordParts,
     /// As [`Read::renewal`].
     pub renewal: Option<Renewal>,

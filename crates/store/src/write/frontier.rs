@@ -7,7 +7,7 @@
 //! only if its sequence is above its region's `opened_at`, and records of an earlier round are below. These regions
 //! are among the checkpoint's open regions, so they are scanned after a crash.
 //!
-//! Only after a clean stop: after a crash nobody knows how much was written after the last record.
+//! Only after a clean stop: after a crash it is unknown how much was written after the last record.
 //!
 //! In the checkpoint (part `FRONTIER`), numbers of 4 bytes: the first region that is not swept yet, the current region and its
 //! first chunk that is free (all ones: there is none), how many regions are ready, these, and those that are swept but not noted.
@@ -30,7 +30,7 @@ pub(crate) struct Frontier {
     pub rest: Option<(u32, Chunk)>,
     /// Noted and empty, in the order in which they are used.
     pub ready: Vec<u32>,
-    /// Empty, and not noted since.
+    /// Swept, and not noted since.
     pub swept: Vec<u32>,
 }
 

@@ -87,7 +87,7 @@ impl Store {
         }
         let full = writer.buffers.add(record.server, gathered, incoming.now_ms);
         if let Some(at) = full {
-            // If that fails it stays, and the next record of its server tries again.
+            // If that fails, the buffer stays as it is, and the next record of its server tries again.
             let _ = self.empty_buffer(writer, at, incoming.now_ms, false, writes);
         }
         self.count_gathered(writer);
@@ -114,8 +114,8 @@ impl Store {
         (bytes.freeze(), header)
     }
 
-    /// Empties a buffer into the open cluster, and into the next when that is full. Records without a place wait on;
-    /// the reason is returned. With `at_once` also while the device is behind.
+    /// Empties a buffer into the open cluster, and into the next one when that is full. Records that find no place stay in the
+    /// buffer, and the reason is returned. With `at_once`, works also while the device is behind.
     fn empty_buffer(
         &self,
         writer: &mut Writer,
@@ -163,7 +163,7 @@ impl Store {
         let Some(header) = waits(&self.shard(number)) else {
             return Ok(()); // killed or replaced
         };
-        // A use of its marker, so that it stays as long as the record; see `evict/aging`.
+        // Looking up the marker is a use of it, so that it stays as long as the record; see `evict/aging`.
         let has_marker = !header.has_marker || self.marker(header.primary).is_some();
         let len = header.extent.len;
         self.make_room(writer, len);
@@ -188,7 +188,7 @@ impl Store {
         Ok(())
     }
 
-    /// A record that waits goes into the index, with its place. None: it was killed, or has to be now.
+    /// Enters a waiting record into the index, with its place. `None` if it was killed, or had to be killed now.
     fn publish_waiting(
         &self,
         record: Gathered,
@@ -204,7 +204,7 @@ impl Store {
         }
         let Header { primary, began, .. } = waiting.header;
         let Head { key, meta, .. } = waiting.head();
-        // Of a variant or fragment the primary may be in another shard; then its marker or head is gone, see `admitting_shard`.
+        // The primary of a variant or fragment may be in another shard. If it was invalidated, its marker or head is gone: see `publish`.
         let mut stays = has_marker && self.admits(&shard, number, (primary, began), key, meta);
         if stays {
             let (may_come, drops) = shard.clear_marker(record.hash, primary);
@@ -213,7 +213,7 @@ impl Store {
                 self.has_left(record.hash);
             }
         }
-        // What the index takes for the same key, or a scan has found meanwhile.
+        // Kill what the index takes for the same key, or what a scan has found meanwhile.
         let (_, freed) = shard.kill(record.hash);
         self.queue_freed(freed);
         if !stays {

@@ -42,7 +42,7 @@ pub enum Outcome {
     NoSpace,
     /// Larger than this store takes: the record, its key or metadata, or the whole object.
     TooLarge,
-    /// Its primary key was invalidated since the fill began; or, of a renewal, the record is no longer the same.
+    /// Its primary key was invalidated since the fill began; the policy refuses it; or, for a renewal, the record has changed.
     Invalidated,
     /// Writes failed lately, or the store is closed or not yet recovered.
     Paused,
@@ -62,14 +62,14 @@ pub struct Inserted {
     pub writes: Writes,
 }
 
-/// Where a record came to lie: the write that holds it, if it has a place already; or why it was not stored.
+/// The write that holds a record, `None` if it has no place yet; or why it was not stored.
 pub(crate) type Placement = Result<Option<WriteId>, Outcome>;
 
-/// Memory in which the body of a record lies where it will be on the disk: behind as many bytes as [`Store::layout_of`] said.
+/// Memory in which a record's body lies where it will be on the disk: behind [`BodyLayout::before`] bytes, see [`Store::layout_of`].
 pub trait InPlace {
     /// The bytes before the body, and those behind it.
     fn around(&mut self) -> (&mut [u8], &mut [u8]);
-    /// All of it, in memory aligned to 4096 bytes. Nothing is changed from here on.
+    /// The whole record, in memory aligned to 4096 bytes. Nothing changes it from here on.
     fn share(&mut self) -> Bytes;
 }
 
@@ -86,7 +86,7 @@ pub struct BodyLayout {
 #[derive(Clone, Copy)]
 pub(crate) struct Incoming<'a> {
     pub record: &'a NewRecord<'a>,
-    /// Of a variant: its primary's marker, as the record carries it.
+    /// For a variant, its primary's marker as the record carries it; otherwise empty.
     pub marker: &'a [u8],
     pub len: Chunks,
     pub sums: &'a Sums,
@@ -100,14 +100,14 @@ impl Incoming<'_> {
     }
 }
 
-/// Of a record that is written again.
+/// How a record is written again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Again {
     /// The place of the original.
     pub copy_of: Chunk,
-    /// Also while the device is behind, and into the room kept for moves.
+    /// Write it even while the device is behind, and into the room kept for moves.
     pub at_once: bool,
-    /// Only if so many sweeps have ended, as when it was known what lies there.
+    /// Write it only if this many sweeps have ended: as many as when the original was listed, so that it is not swept yet.
     pub sweeps: Option<u64>,
 }
 
@@ -121,7 +121,7 @@ impl Again {
     }
 }
 
-/// A whole record, all of which lies before the end of its body.
+/// A record that is copied whole: all of its buffer counts as before the body.
 struct Copied(BytesMut);
 
 impl InPlace for Copied {
@@ -143,8 +143,8 @@ impl Store {
         self.insert_as(record, None, None, now_ms)
     }
 
-    /// As [`Self::insert`]; if the body lies in `laid` where it should, it is not copied, and the record is a write of its own.
-    /// Else `laid` is left alone.
+    /// As [`Self::insert`], but if the body lies at the right offset in `laid`, it is not copied, and the record is a write of its own.
+    /// Otherwise `laid` is left unchanged.
     pub fn insert_laid(
         &self,
         record: &NewRecord<'_>,
@@ -154,8 +154,8 @@ impl Store {
         self.insert_as(record, Some(laid), None, now_ms)
     }
 
-    /// Where a body of that length will lie in a record, as it looks now: a marker may change it. Of `record` the body counts for
-    /// nothing. `None`: it is not stored.
+    /// Where a body of `body_len` bytes will lie in the record. A marker set later may change that. The body in `record` is ignored.
+    /// `None` if the record would not be stored.
     pub fn layout_of(&self, record: &NewRecord<'_>, body_len: u64) -> Option<BodyLayout> {
         let marker = match record.is_variant() {
             true => self.carried(record.primary)?,
@@ -171,7 +171,7 @@ impl Store {
 
     /// Gives a record that was read a second chance: writes it again, so that it is not swept with its stretch.
     pub fn renew(&self, renewal: Renewal, parts: &RecordParts, now_ms: u64) -> Inserted {
-        // A part of a large object has the object's window, so that the parts stay and go together.
+        // A part of a large object has the object's window, so that all parts stay or leave together.
         if !self.may_renew_part(renewal.first, parts) || self.is_left_to_the_sweep(parts) {
             return Inserted {
                 outcome: Outcome::Invalidated,
@@ -186,7 +186,7 @@ impl Store {
         inserted
     }
 
-    /// As [`Self::renew`].
+    /// Writes a record again, without the checks of [`Self::renew`].
     pub(crate) fn write_again(
         &self,
         renewal: Renewal,
@@ -194,7 +194,7 @@ impl Store {
         again: Again,
         now_ms: u64,
     ) -> Inserted {
-        // The copy began when it was read, so nothing would put it in doubt again. (A fragment is asked through its head.)
+        // The copy would begin at the read, after the soft purge, and so be out of doubt. (A fragment's doubt is that of its head.)
         if parts.doubted && parts.fragment.is_none() {
             return Inserted {
                 outcome: Outcome::Invalidated,
@@ -278,7 +278,7 @@ impl Store {
         if self.pause.is_on(now_ms) || !self.takes_records() {
             return Err(Outcome::Paused);
         }
-        // What is in doubt may stay where it is, but not come anew: its predicate is forgotten one day (`prune_predicates`).
+        // A record in doubt may stay where it is, but is not stored anew: its predicate is dropped some day (`prune_predicates`).
         if self.is_invalid(record.primary, record.began, record.key, record.meta)
             || self.is_doubted(record.began, record.key, record.meta)
         {
@@ -324,7 +324,7 @@ impl Store {
         fits.then_some(Chunks(chunks))
     }
 
-    /// The usual case: after the previous record.
+    /// The usual case: the record goes into the open cluster, behind the previous one.
     fn insert_in_cluster(&self, incoming: Incoming<'_>, writes: &mut Writes) -> Placement {
         let mut guard = self.writer();
         let writer = &mut *guard;
@@ -369,7 +369,7 @@ impl Store {
         if !at_once && self.is_behind() {
             return Err(Outcome::Behind);
         }
-        // Its tail is free again before the next run is cut, so a run can go on where it ended.
+        // Closing frees the cluster's tail before the next run is cut, so the next run can begin where the cluster ends.
         writes.push(self.close_cluster(writer));
         let Some(run) = self.cut(writer, len, self.limits.cluster_chunks, writes) else {
             return Err(Outcome::NoSpace);
@@ -386,7 +386,7 @@ impl Store {
         }
     }
 
-    /// A record larger than a cluster is a write of its own, as is one whose body lies in place already.
+    /// Stores a record as a write of its own: it is larger than a cluster, or its body lies in place already.
     fn insert_alone(
         &self,
         incoming: Incoming<'_>,
@@ -437,16 +437,16 @@ impl Store {
 
     /// Puts the record into the index, unless its fill began before an invalidation of its primary key.
     ///
-    /// The check and the publication are one step under the lock that `invalidate` takes, if the record is
-    /// the primary one. A variant or fragment may lie in another shard, and an invalidation may come
-    /// between; that is harmless, because it is only reached through the marker or the head record, which are gone by
-    /// then, and the next marker has another salt, a new head another fetch.
+    /// If the record is the primary one, the check and the publication are one step under the lock that `invalidate` takes.
+    /// A variant or fragment may lie in another shard, so that an invalidation may come between. That is harmless: the
+    /// record is reached only through its marker or head record, which are gone by then. The next marker has another salt,
+    /// and a new head names another fetch.
     fn publish(&self, incoming: Incoming<'_>, extent: Extent) -> bool {
         let record = incoming.record;
         let Some(mut shard) = self.admitting_shard(incoming) else {
             return false;
         };
-        // A newer version is asked for as often as the one before.
+        // A newer version keeps the usage of the previous one, since it is asked for as often.
         let usage = match self.limits.usage_bits {
             UsageBits::NONE => Usage::default(),
             _ => shard.usage_of(record.hash),
@@ -485,13 +485,13 @@ impl Store {
             if !shard.admits(record.primary, record.began) && !careless {
                 return None;
             }
-            // Also a use: a marker stays as long as anything stored under it, see `evict/aging`.
+            // The look-up is also a use, so that a marker stays as long as anything stored under it, see `evict/aging`.
             if !incoming.marker.is_empty() && shard.index.marker(record.primary).is_none() {
                 return None;
             }
         }
         let mut shard = self.shard(number);
-        // Here again, after the extent was taken: see `prune_predicates`.
+        // Check again after the extent was taken: see `prune_predicates`.
         let life = (record.primary, record.began);
         if !self.admits(&shard, number, life, record.key, record.meta) {
             return None;
@@ -502,7 +502,7 @@ impl Store {
             && !self.is_careless_again(sweeps)
         {
             let now = shard.find(record.hash).map(|spot| shard.entry(spot));
-            // There is a newer record, or none any more. Or a soft purge has met it, and the copy would not be stale.
+            // Refuse if the record was replaced or removed, or if a soft purge has met it, since the copy would not be stale.
             let is_other = |entry: Entry| entry.first() != copy_of || entry.is_writing();
             let is_swept = sweeps.is_some_and(|n| n != self.sweeps.load(Ordering::Relaxed));
             if is_swept || now.is_none_or(|entry| is_other(entry) || entry.is_doubted()) {
@@ -518,7 +518,7 @@ impl Store {
         if drops {
             self.has_left(record.hash);
         }
-        // Whatever it is: a variant that the scan finds would set a marker in this place.
+        // Also for a record that is no variant: the scan may find a variant, which would set a marker in this place.
         if may_come && self.is_scanning() {
             shard.fresh.add(self.name_of(record.hash));
         }
@@ -529,7 +529,7 @@ impl Store {
         sweeps.is_some() && self.limits.mistakes.make(Mistake::ReinsertTheDead)
     }
 
-    /// May what began then be published in that shard, as far as predicates know, and the primary key if it is of the same shard?
+    /// Do the predicates admit a record whose fill began at `began`, and does the primary key, if it is of this shard?
     pub(crate) fn admits(
         &self,
         shard: &Shard,
@@ -545,7 +545,7 @@ impl Store {
         if self.is_doubted(began, key, meta) {
             return false;
         }
-        // After the predicates: if one was forgotten before it could be asked, this is raised already.
+        // Read after the predicates: if one was dropped before it was asked, `fills_from` is raised already.
         if began < self.fills_from.load(Ordering::SeqCst) && !careless {
             return false;
         }
@@ -573,7 +573,7 @@ impl Store {
             return true;
         }
         match open.wanted_behind(len, self.limits.cluster_chunks) {
-            // In the same region, then: the allocator has no free chunks elsewhere.
+            // With the hand, these are in the same region: the allocator has no free chunks elsewhere.
             Some(behind) if writer.space.reserve(behind) => {
                 open.grow(behind.len);
                 true
@@ -626,7 +626,7 @@ impl Store {
         }
     }
 
-    /// Has the device so much to write that it gets no more now? Waiting records in locality buffers count too.
+    /// Is so much being written that the device gets no more now? Records that wait in locality buffers count too.
     pub fn is_behind(&self) -> bool {
         let gathered = self.gathered_bytes.load(Ordering::Relaxed);
         let flights = lock(&self.flights);
@@ -674,7 +674,7 @@ impl Store {
         let Some(records) = records else { return };
         for &(hash, first) in records.iter() {
             let mut shard = self.shard(self.shard_of(hash));
-            // Its place may be reused at once; look-ups make sure that the flight's buffer is not taken for the new
+            // The record's place may be reused at once. Look-ups make sure that the flight's buffer is not taken for the new
             // record.
             let freed = shard.written(hash, first, ok);
             self.queue_freed(freed);

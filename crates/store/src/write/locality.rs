@@ -12,7 +12,7 @@ use crate::index::key::KeyHash;
 use crate::settings::Limits;
 use std::collections::HashMap;
 
-/// A record in a buffer, as the buffer has it.
+/// A buffer's entry for a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Gathered {
     pub hash: KeyHash,
@@ -132,7 +132,7 @@ impl Buffers {
         self.bytes
     }
 
-    /// Are all empty?
+    /// Are all buffers empty?
     pub(crate) fn is_empty(&self) -> bool {
         self.buffers.is_empty()
     }

@@ -6,18 +6,18 @@ use extent::{Chunk, Extent, Unified};
 #[derive(Debug, Default)]
 pub(crate) struct Protected {
     pub places: Vec<Extent>,
-    /// What would be free otherwise, and does not count as used by a record; with an ordered policy it is free afterwards.
+    /// Extents that only the protection keeps from being free. With an ordered policy they are freed when it ends.
     pub owed: Vec<Extent>,
 }
 
 impl Protected {
-    /// Those within a region.
+    /// The parts of protected places that lie in a region.
     pub(crate) fn within(&self, region: Extent) -> impl Iterator<Item = Extent> {
         let inside = self.places.iter().filter(move |it| it.overlaps(region));
         inside.map(move |place| common(*place, region))
     }
 
-    /// Takes what is free in that place from the allocator.
+    /// Takes the free chunks of `place` from the allocator.
     pub(crate) fn take_free(&mut self, place: Extent, space: &mut Unified) {
         let free = space.free_pieces();
         for piece in free.into_iter().filter(|piece| piece.overlaps(place)) {
@@ -28,7 +28,7 @@ impl Protected {
         }
     }
 
-    /// The allocator was made anew from the records: it has what was owed to the one before.
+    /// The allocator was rebuilt from the records, so it has the owed extents as free: takes them again.
     pub(crate) fn take_anew(&mut self, space: &mut Unified) {
         self.owed.clear();
         for place in self.places.clone() {
@@ -37,7 +37,7 @@ impl Protected {
     }
 }
 
-/// Where two that overlap do.
+/// The common part of two extents that overlap.
 fn common(a: Extent, b: Extent) -> Extent {
     let first = Chunk(a.first.0.max(b.first.0));
     let end = Chunk(a.end().0.min(b.end().0));

@@ -12,7 +12,7 @@ pub(crate) struct Waiting {
     /// As it will be on the disk, except for place and sequence.
     pub(super) bytes: Bytes,
     pub(super) header: Header,
-    /// Without padding.
+    /// Length without padding.
     pub(super) record_bytes: u64,
     pub(super) uses: u8,
 }

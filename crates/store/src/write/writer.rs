@@ -17,7 +17,7 @@ pub(crate) struct Writer {
     pub open: Option<OpenCluster>,
     pub buffers: Buffers,
     pub room: Room,
-    /// What another process still reads.
+    /// Places that another process still reads.
     pub protected: Protected,
     next_write: u64,
     /// Bytes handed out to be written since the last checkpoint began.
@@ -50,7 +50,7 @@ impl Writer {
         self.space.largest().is_some() || open.is_some_and(|open| open.left().0 > 0)
     }
 
-    /// Frees an extent, or remembers to, if it is protected. For ordered policies.
+    /// Frees an extent; a protected one only when the protection ends. For ordered policies.
     pub(crate) fn give_back(&mut self, extent: Extent) {
         let protected = &mut self.protected;
         match protected.places.iter().any(|place| place.overlaps(extent)) {
@@ -59,13 +59,13 @@ impl Writer {
         }
     }
 
-    /// Where it is, for the next start. `None` with an ordered policy.
+    /// The state of the hand, for the next start. `None` with an ordered policy.
     pub(crate) fn frontier(&self) -> Option<Frontier> {
         let Room::Hand(hand) = &self.room else {
             return None;
         };
         let mut frontier = hand.frontier();
-        // Gaps before it, which large records leave, stay unused.
+        // Only the free end of the region counts. Gaps before it, which large records leave, stay unused.
         frontier.rest = hand.current.and_then(|region| {
             let whole = hand.grid.extent(region..region + 1);
             let free = self.space.free_pieces();

@@ -1,11 +1,11 @@
 //! How markers outlast a process: in the records of their variants, and in checkpoints.
 //!
-//! Nothing is logged. The record of each variant carries the salt and the list that its marker had when it was stored;
-//! a checkpoint has the markers. A scan sets the marker of what it finds alive and younger than the checkpoint; of older records the
-//! checkpoint knows whether the marker is still there. A purge is in the log, and drops the marker again. While a scan is under way the
-//! place of a marker that gets a new salt, or of any record that is stored, is noted as *fresh*: variants that the scan finds of it are
-//! older, and are not taken. Salts may begin anew where a store was scanned without a checkpoint, so among the variants of a primary
-//! that one scan finds, the newest by sequence tells the salt, not the greatest.
+//! Markers are not logged. The record of each variant carries the salt and the list that its marker had when it was stored; a
+//! checkpoint has the markers. From live variants younger than the checkpoint a scan sets the marker; for older variants the checkpoint
+//! tells whether the marker is still there. A purge is in the log, and drops the marker again. During a scan, the place of a marker that
+//! gets a new salt, or of any record that is stored, is noted as *fresh*: variants that the scan finds there are older, and are not taken.
+//! Salts may begin anew in a store that was scanned without a checkpoint. So among the variants of a primary that one scan finds, the
+//! newest by sequence decides the salt, not the greatest.
 //!
 //! Limit: [`FRESH_MAX`] fresh places a shard; with one more all of its places count as fresh.
 
@@ -47,9 +47,9 @@ impl Fresh {
 }
 
 impl Index {
-    /// A scan has found a variant, stored under that marker. There is no record in the marker's place. False: the variant is out of
-    /// reach, the present marker is another one. `age`: is it older or newer than all variants of the primary found so far, if there are
-    /// any? Of these the newest decides, since a salt given while a scan was under way may be below those the scan had yet to find.
+    /// A scan has found a variant that was stored under that marker. The marker's place must hold no record. False if the variant is out of
+    /// reach, because the present marker is another one. `age`: is the variant older or newer than all others of the primary found so far, if
+    /// any? The newest decides, since a salt given during a scan may be below salts that the scan had yet to find.
     pub(crate) fn found_marker(
         &mut self,
         primary: KeyHash,
@@ -83,7 +83,7 @@ impl Index {
             match order {
                 Ordering::Less => return false,
                 Ordering::Equal if is_same => return true,
-                // One salt for two lists: when it was given again nothing was left to tell. Nothing of either may be reached.
+                // One salt was given for two lists, because nothing told of the first when it was given again. Variants of neither may be reached.
                 Ordering::Equal => {
                     match self.segment(segment).salts.after(generation) {
                         Some(generation) => {
@@ -114,7 +114,7 @@ impl Index {
         true
     }
 
-    /// Every segment begins above that era.
+    /// Makes every segment begin above that era.
     pub(crate) fn begin_after(&mut self, era: u32) {
         for segment in &mut self.segments {
             segment.salts = Salts::of_era(era.saturating_add(1));
@@ -154,7 +154,7 @@ impl Index {
         segment.encode(out);
     }
 
-    /// Takes over what [`Self::encode_segment`] wrote with these bits for usage; None for anything else, never a panic. Markers that find no room for their list leave.
+    /// Takes over a segment as [`Self::encode_segment`] wrote it, `None` if it is invalid. Markers that find no room for their list leave.
     pub(crate) fn take_segment(
         &mut self,
         number: usize,
@@ -190,7 +190,7 @@ impl Index {
             if taken.is_none() {
                 salts.left(mark.generation);
             }
-            // How old it is nobody knows: its age begins anew.
+            // The marker's age is unknown, so it begins anew.
             let list = taken?;
             Some(Mark {
                 list,

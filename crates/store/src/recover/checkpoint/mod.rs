@@ -30,7 +30,7 @@ const MAGIC: [u8; 8] = *b"LgCheck\n";
 const VERSION: u32 = 1;
 const BLOCK_MAGIC: [u8; 4] = *b"LgCb";
 
-/// A block, all but the last.
+/// The length of every block but the last.
 pub(crate) const BLOCK_BYTES: usize = 1 << 20;
 /// The payload of a whole block.
 const PAYLOAD_BYTES: usize = BLOCK_BYTES - checkpoint_block::BYTES;
@@ -41,10 +41,10 @@ const PART_ALIGN: usize = checkpoint_part::BYTES;
 
 const _: () = assert!(PAYLOAD_BYTES.is_multiple_of(PART_ALIGN) && HEADER_PAGE == PAGE);
 
-/// Which checkpoint it is.
+/// Identifies a checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct About {
-    /// Rises from one to the next.
+    /// Rises from one checkpoint to the next.
     pub generation: u64,
     /// The epoch of its records.
     pub epoch: u64,

@@ -20,7 +20,7 @@ use twox_hash::XxHash3_64;
 /// Why bytes are not the wanted checkpoint; recovery then does without one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum CheckpointError {
-    /// Shorter than it says, or shorter than any.
+    /// Shorter than its header says, or than any checkpoint.
     #[error("the checkpoint is cut short")]
     Short,
     /// Something else lies there.
@@ -50,9 +50,9 @@ pub(crate) struct Expected {
 /// A checkpoint that was verified.
 #[derive(Clone, Debug)]
 pub(crate) struct Checkpoint<'a> {
-    /// Which one, and what it covers.
+    /// Its identity, and the sequence that it covers.
     pub about: About,
-    /// The store's sequence when it was ended.
+    /// The store's sequence when the checkpoint ended.
     pub sequence: Sequence,
     /// How many parts found no room; their content is unknown.
     pub left_out: u32,
@@ -210,9 +210,9 @@ impl<'a> Iterator for Parts<'a> {
 /// One part of a checkpoint.
 #[derive(Clone, Debug)]
 pub(crate) struct Part<'a> {
-    /// As it was pushed.
+    /// The kind with which it was pushed.
     pub kind: u8,
-    /// As it was pushed.
+    /// The number with which it was pushed.
     pub number: u32,
     payload: Payload<'a>,
     range: Range<usize>,

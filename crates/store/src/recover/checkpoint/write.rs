@@ -69,7 +69,7 @@ impl CheckpointWriter {
         }
     }
 
-    /// Adds a part. False: no room, the part is left out.
+    /// Adds a part. False if there is no room: the part is left out.
     pub(crate) fn push(&mut self, kind: u8, number: u32, bytes: &[u8]) -> bool {
         let used = (part::BYTES + bytes.len()).next_multiple_of(PART_ALIGN) as u64;
         if used > self.room {

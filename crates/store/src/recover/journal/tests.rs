@@ -62,7 +62,7 @@ fn what_was_noted_is_read() {
     assert_eq!(again.damaged_pages(), 0);
 }
 
-/// The steps of a note, in order: W and F. All that can go out together is handed out before any is done.
+/// The steps of a note, in order: W and F. Steps that can go out together are handed out before any is done.
 fn steps(journal: &mut Journal, area: &mut [u8], region: u32, sequence: Sequence) -> String {
     journal.begin_note(region..region + 1, sequence);
     let mut story = String::new();
@@ -99,8 +99,8 @@ fn a_note_is_two_writes_and_a_flush() {
     assert_ne!(page(1), page(0));
 }
 
-/// What was read may never have been flushed: a kill left it in the device's cache. A power cut may take it as long as nothing was
-/// flushed since, and tear all that is written before that.
+/// A note that was read may never have been flushed: a kill left it in the device's cache. A power cut may take it as long as
+/// nothing was flushed since, and tear every write before that.
 #[test]
 fn the_first_note_after_a_start_leaves_an_older_one_whole_until_it_is_flushed() {
     let (mut journal, mut area) = blank();
