@@ -65,7 +65,7 @@ struct Signs {
 }
 
 impl WakeUp {
-    /// From now on there is a background thread for these stores.
+    /// Sets up the heartbeat of the background thread of these stores.
     fn expect_signs(&self, stores: &[(Arc<Store>, Arc<Device>)]) {
         let paths = stores.iter().map(|(_, device)| device.path().to_owned());
         let _ = self.signs.set(Signs {
@@ -74,7 +74,7 @@ impl WakeUp {
         });
     }
 
-    /// Where reads for clients wait, in the set's order: what is not urgent waits for them.
+    /// The queues of reads for clients, in the set's order. Work that is not urgent waits until they are empty.
     pub fn watch(&self, queues: Vec<Arc<ReadQueue>>) {
         let _ = self.queues.set(queues);
     }
@@ -105,7 +105,7 @@ impl WakeUp {
         self.signs.get().map(|signs| &signs.pulse)
     }
 
-    /// For each store, whether its work ends, in the set's order.
+    /// For each store, in the set's order, a record of its work under way, which shows whether operations end.
     pub fn works(&self) -> &[StoreWork] {
         self.signs.get().map_or(&[], |signs| &signs.works)
     }
@@ -150,8 +150,8 @@ pub struct BackgroundThread {
 }
 
 impl BackgroundThread {
-    /// Starts the thread, with an engine for each store. It is ready once there is room in each, so that the first answers are stored, too;
-    /// after `room_wait` at the latest.
+    /// Starts the thread, with an engine for each store. It reports ready once every store has room, so that the first answers are stored
+    /// too, or after `room_wait`.
     pub fn start(
         stores: Vec<(Arc<Store>, Arc<Device>)>,
         (kind, room_wait): (EngineKind, Duration),
@@ -279,7 +279,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// Reads, and notes that it served so many objects.
+    /// Reads, and records that the read served `objects` objects.
     async fn read(&self, offset: u64, len: usize, objects: usize) -> Result<Bytes, IoFault> {
         let asked = self.events.now_if_wanted();
         let bytes = self.engine.read(offset, len).await?;
@@ -315,7 +315,7 @@ async fn keep(
     let mut closing_until: Option<Instant> = None;
     let mut scan = Scan::of(store, engine.device().path());
     let step = Rc::new(Notify::new());
-    // As many more as moves and reinsertions are under way.
+    // Each move or reinsertion under way holds one more reference.
     let moving = Rc::new(());
     loop {
         let woken = wake_up.wake.notified();
@@ -331,7 +331,7 @@ async fn keep(
                 step.notify_one();
             });
         }
-        // Not during a stop: no answer needs anything any more.
+        // Not during a stop: no answer needs records any more.
         while closing_until.is_none()
             && let Some(moved) = store.next_move()
         {
@@ -387,7 +387,7 @@ async fn keep(
     }
 }
 
-/// Is there time for what is not urgent: does the device answer, and do no reads for clients wait for it?
+/// Is there time for work that is not urgent: does the device answer, and do no reads for clients wait for it?
 fn has_time(kept: &Kept, wake_up: &WakeUp) -> bool {
     let health = kept.engine.device().health();
     !health.is_aside() && !wake_up.has_waiting_reads(kept.member.index)
@@ -464,7 +464,7 @@ async fn carry_out_move(kept: &Kept, moved: Move) {
     }
 }
 
-/// Begins to read what the sweep comes to next, if the store wants that now.
+/// Begins to read the records that the sweep reaches next, if the store wants that now.
 fn begin_reinsertion(kept: &Rc<Kept>, step: &Rc<Notify>, moving: &Rc<()>) {
     if let Some(read) = kept.store.next_reinsertion(unix_ms()) {
         let (kept, step) = (Rc::clone(kept), Rc::clone(step));
@@ -477,7 +477,7 @@ fn begin_reinsertion(kept: &Rc<Kept>, step: &Rc<Notify>, moving: &Rc<()>) {
     }
 }
 
-/// Reads what the sweep comes to next, and writes the best of it again.
+/// Reads the records that the sweep reaches next, and writes the best of them again.
 async fn carry_out_reinsertion(kept: &Kept, read: Reinsertion) {
     let bytes = kept.read(read.offset(), read.bytes(), 0).await;
     let bytes = bytes
@@ -499,7 +499,7 @@ async fn carry_out(kept: &Kept, work: Work) {
         WorkOp::Flush => engine.flush().await.map(|()| None),
         WorkOp::Yield => {
             tokio::task::yield_now().await;
-            // On a thread of its own, while this one keeps the device busy.
+            // The store computes on another thread, while this one keeps the device busy.
             let store = Arc::clone(store);
             let computing = move || store.work_done(work.id, Ok(None), unix_ms());
             #[cfg(feature = "simulation")]

@@ -1,22 +1,22 @@
 //! Whether companions pay: how often they are asked for, by server.
 //!
-//! A read that brings its neighbours along is longer, and they take room in memory. That pays where they are asked for
-//! next: a page's images behind a forward proxy. It does not where neighbours have nothing in common but the time of
+//! A read that brings its neighbours along is longer, and the neighbours take room in memory. The cost pays where they are
+//! asked for next, as a page's images are behind a forward proxy. It does not pay where neighbours share only the time of
 //! their arrival, as behind a reverse proxy of one origin. So reads that bring companions are counted by server, and
-//! companions when they are first asked for. A companion that is asked for saves a read. While those of a server save
-//! too few, its reads bring none, except one read in [`PROBE_EVERY`], which shows when they pay again.
+//! each companion is counted when it is first asked for, which saves a read. While a server's companions save too few
+//! reads, its reads bring none, except one read in [`PROBE_EVERY`], which shows when companions pay again.
 //!
 //! A probe's companions would stay in memory for long, because few others push them out, and popular objects are asked
-//! for at some time or other. So a companion counts only during as many reads as it would have stayed if each of them
-//! brought some.
+//! for at some time or other. So a companion counts only for a limited number of later reads: as many as would have
+//! pushed it out of memory if each of them had brought companions.
 //!
 //! A group that pays stays together: near the hand its companions are written again with the record that was asked for.
-//! A probe's are not.
+//! The companions of a probe are not written again.
 //!
-//! Limits: [`CELLS`] cells of 12 bytes; a server has the cell of its hash. With more servers than cells, the many small
-//! ones that share a cell are judged together. Counts are approximate, since no lock is taken.
+//! Limits: [`CELLS`] cells of 12 bytes; a server's hash selects its cell. With more servers than cells, the many small
+//! servers that share a cell are judged together. Counts are approximate, since no lock is taken.
 //!
-//! Not known here: which companions a read finds, what they hold.
+//! Not known here: which companions a read finds, their content.
 //! Source: paper 002 measures reading ahead with a proxy of many servers; we add the judgement.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -25,33 +25,33 @@ use store::KeyHash;
 
 /// Cells for servers; a power of two.
 const CELLS: usize = 1 << 10;
-/// A cell is judged after so many reads that brought companions.
+/// A cell is judged after this many reads that brought companions.
 const JUDGED_FROM: u32 = 32;
-/// At so many reads both counts of a cell are halved.
+/// At this many reads both counts of a cell are halved.
 const REMEMBERED: u32 = 128;
-/// Companions pay if they save one read for each so many that bring some.
+/// Companions pay if they save at least one read for every so many reads that bring companions.
 const PAYS_ONE_IN: u32 = 8;
-/// Where they do not pay, one read of so many brings some.
+/// Where companions do not pay, one read in this many still brings them, as a probe.
 pub(crate) const PROBE_EVERY: u32 = 64;
-/// At so many reads the mean of what they bring is halved on both sides.
+/// At this many reads, the number of reads and the bytes they brought are both halved, which keeps the mean.
 const MEAN_OF: u64 = 4096;
-/// A companion counts for so many reads in any case.
+/// A companion counts for at least this many later reads.
 const COUNTS_MIN: u64 = 16;
 
 /// The read that brought a companion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Came {
-    /// Reads before it that brought some, or might have.
+    /// The number of earlier reads that might have brought companions.
     at: u32,
     cell: u16,
-    /// It was no probe.
+    /// Companions of this server pay; false: the read is a probe.
     pub pays: bool,
 }
 
-/// Of one server, or of some.
+/// The counts of one server, or of several with the same cell.
 #[derive(Default)]
 struct Cell {
-    /// Reads that brought some.
+    /// Reads that brought companions.
     reads: AtomicU32,
     /// Companions that were asked for in time.
     asked: AtomicU32,
@@ -62,9 +62,9 @@ struct Cell {
 /// The counts. One for the process.
 pub struct Companions {
     cells: Box<[Cell]>,
-    /// Reads that brought some, or might have.
+    /// Reads that might have brought companions.
     reads: AtomicU32,
-    /// Reads that brought some, and the bytes of memory that these took, of late.
+    /// Recent reads that brought companions, and the bytes of memory that those companions took.
     bringing: AtomicU64,
     bringing_bytes: AtomicU64,
     brought: AtomicU64,
@@ -105,13 +105,13 @@ impl Companions {
         })
     }
 
-    /// One has come to memory, and takes so much of it.
+    /// A companion was put into memory and takes `bytes` of it.
     pub fn brought(&self, bytes: u64) {
         self.brought.fetch_add(1, Relaxed);
         self.bringing_bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// One is asked for, for the first time. Prefetched entries may have so many bytes of memory.
+    /// A companion is asked for the first time. `prefetched_bytes` is the room of prefetched entries in memory.
     #[cold]
     pub fn asked(&self, came: Came, prefetched_bytes: u64) {
         self.asked.fetch_add(1, Relaxed);
@@ -122,17 +122,17 @@ impl Companions {
         }
     }
 
-    /// Companions that came to memory since the start.
+    /// Companions that were put into memory since the start.
     pub fn brought_count(&self) -> u64 {
         self.brought.load(Relaxed)
     }
 
-    /// Those of them that were asked for.
+    /// Companions that were asked for since the start.
     pub fn asked_count(&self) -> u64 {
         self.asked.load(Relaxed)
     }
 
-    /// Reads that fill the room of prefetched entries, if each brings some.
+    /// How many reads fill the room of prefetched entries, if each brings companions.
     fn counts_for(&self, prefetched_bytes: u64) -> u64 {
         let (reads, bytes) = (
             self.bringing.load(Relaxed),
@@ -144,7 +144,7 @@ impl Companions {
 }
 
 impl Cell {
-    /// Do companions pay? So it is taken to be before it is known.
+    /// Do companions pay? True until there were enough reads to judge.
     fn pays(&self) -> bool {
         let (reads, asked) = (self.reads.load(Relaxed), self.asked.load(Relaxed));
         reads < JUDGED_FROM || asked.saturating_mul(PAYS_ONE_IN) >= reads
@@ -158,7 +158,7 @@ impl Cell {
         is_due
     }
 
-    /// A read brings some.
+    /// Counts a read that brings companions.
     fn brings(&self) {
         if self.reads.fetch_add(1, Relaxed) + 1 >= REMEMBERED {
             self.reads.store(REMEMBERED / 2, Relaxed);

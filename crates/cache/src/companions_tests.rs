@@ -8,8 +8,8 @@ const OTHER: KeyHash = KeyHash(6 << 32);
 const BYTES: u64 = 1000;
 const ROOM: u64 = 100 * BYTES;
 
-/// So many reads of a server; each that may brings one companion. Of these, every `one_in`th is asked for at once. The
-/// number of reads that brought one.
+/// Makes reads of a server; each read that may bring companions brings one. Every `one_in`th companion is asked for at once.
+/// Returns the number of reads that brought one.
 fn read(companions: &Companions, server: KeyHash, reads: usize, one_in: usize) -> usize {
     let mut brought = 0;
     for _ in 0..reads {
@@ -34,7 +34,7 @@ fn companions_that_nobody_asks_for_stop_coming() {
     assert!(probe.is_some_and(|came| !came.pays));
     let probes = read(&companions, SERVER, 6400, usize::MAX);
     assert_eq!(probes, 6400 / PROBE_EVERY as usize);
-    // Those of another server are none of them.
+    // Reads of another server are counted apart.
     assert_eq!(read(&companions, OTHER, first, usize::MAX), first);
     assert_eq!(companions.brought_count() as usize, 2 * first + probes);
 }

@@ -4,9 +4,9 @@
 //!
 //! A disk hit: a look-up under a short lock pins the extent; one read (`lazy`); the pin is released; header, key and
 //! checksum are verified; the read's own buffer becomes the object's head and body. A record near the hand is written
-//! again. Of a fragment only the part is read that is wanted (`parts`). Where reads take long, a read reaches beyond its record ([`Storing::group_bytes`](plan::Storing)).
-//! The companions of the same server, such as a page's images, go to memory before they are asked for. What is given
-//! to the stores, and how long that waits for room: `keeping`.
+//! again. Only the wanted part of a fragment is read (`parts`). Where reads take long, a read reaches beyond its record
+//! ([`Storing::group_bytes`](plan::Storing)), and the companions of the same server, such as a page's images, go to memory before they
+//! are asked for. `keeping` hands objects to the stores and waits for room.
 //!
 //! Every failure here becomes a counted miss. No request fails because of the disk, and none waits for it without a
 //! limit. A device that is set aside (`watch`) gets no operations: its records count as absent, and nothing is stored
@@ -65,12 +65,12 @@ pub struct DiskIo {
     events: Arc<Events>,
     /// Whether companions pay.
     companions: Arc<Companions>,
-    /// Who is told of what is stored, and read again.
+    /// The digests that are told which objects are stored and read again.
     digests: Option<Arc<Digests>>,
 }
 
 pub(super) struct Member {
-    /// Which of the set.
+    /// The store's place in the set.
     pub(super) place: written::Member,
     pub(super) store: Arc<Store>,
     pub(super) reads: LazyReads,
@@ -91,7 +91,7 @@ struct Found {
     from_device: bool,
     /// Its companions of the same server.
     beside: Vec<Companion>,
-    /// Set if the read was to bring some.
+    /// Set if the read was to bring companions.
     came: Option<Came>,
 }
 
@@ -125,23 +125,23 @@ impl Waits {
     }
 }
 
-/// Why a record that was to be read is not there.
+/// Why a record could not be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Unread {
     /// It does not exist any more, or it is damaged.
     Absent,
     /// The device did not answer in time.
     GivenUp,
-    /// The record there has another key with the same hash: this one, of another tag.
+    /// The record there has this other key with the same hash. The two keys differ in their tag.
     Other(Bytes),
 }
 
-/// Whom a record is read for.
+/// The purpose of a read.
 #[derive(Clone, Copy)]
 enum Reader<'a> {
     /// A request for this key.
     Request(&'a [u8]),
-    /// An answer that has begun: it may read what was purged since.
+    /// An answer that has begun: it may read records that were purged since.
     Answer,
 }
 
@@ -150,7 +150,7 @@ enum Reader<'a> {
 pub(super) struct WritesUnderWay {
     /// How many are under way.
     pub(super) count: Cell<usize>,
-    /// One more is over.
+    /// Notified whenever a write ends.
     pub(super) one_done: Notify,
     /// When an object last waited for room and got none.
     pub(super) waited_in_vain: Cell<Option<Instant>>,
@@ -209,13 +209,13 @@ impl DiskIo {
         }
     }
 
-    /// The same, and these say whether a read brings companions.
+    /// The same, with the shared counts that decide whether a read brings companions.
     pub fn judged_by(mut self, companions: &Arc<Companions>) -> DiskIo {
         self.companions = Arc::clone(companions);
         self
     }
 
-    /// The same, and the digest is told of what is stored and of what is read again.
+    /// The same, and the digest is told which objects are stored and read again.
     pub fn telling(mut self, digests: &Arc<Digests>) -> DiskIo {
         let has_own = digests.own.is_some();
         self.digests = has_own.then(|| Arc::clone(digests));
@@ -256,7 +256,7 @@ impl DiskIo {
         self.loaded(primary, hash, key, found, swap_in)
     }
 
-    /// A read that was asked for then, and is there now.
+    /// The times of a read that was asked for at `start` and ends now.
     fn swap_in(&self, primary: KeyHash, start: Instant, found: &Found) -> Option<SwapIn> {
         let end = Instant::now();
         found.from_device.then(|| SwapIn {
@@ -349,7 +349,7 @@ impl DiskIo {
         store.contains(store.hasher().hash(&fragment_key(key, fetch_id, number)))
     }
 
-    /// A record, verified.
+    /// Reads a record and verifies it.
     async fn read_record(
         &self,
         primary: KeyHash,
@@ -482,7 +482,7 @@ impl DiskIo {
         None
     }
 
-    /// How far a read reaches: beyond its record where reads take long and those of the object's server pay.
+    /// How far a read reaches: beyond its record if reads take long and companions of the object's server pay.
     fn reach(&self, member: &Member, read: &Read, reader: Reader<'_>) -> (usize, Option<Came>) {
         let alone = (read.len, None);
         let Reader::Request(key) = reader else {
@@ -624,7 +624,7 @@ impl DiskIo {
         }
     }
 
-    /// Carries out what a store has asked to be written, each write in a task of its own.
+    /// Carries out the writes that a store has asked for, each in a task of its own.
     pub(super) fn carry_out(&self, member: &Member, writes: Writes) {
         if writes.is_empty() {
             return;

@@ -37,9 +37,9 @@ const CLEARED_MIN: usize = 1024;
 pub struct Ask<T> {
     /// The first byte.
     pub offset: u64,
-    /// The bytes it needs.
+    /// How many bytes are needed.
     pub len: usize,
-    /// The bytes it would like, from the same place on; at least `len`.
+    /// How many bytes are welcome, from the same place on; at least `len`.
     pub reach: usize,
     /// The waiter.
     pub waiter: T,
@@ -90,7 +90,7 @@ impl<T> Ask<T> {
 }
 
 impl<T> Elevator<T> {
-    /// Reads in it.
+    /// How many reads wait.
     pub fn waiting(&self) -> usize {
         self.asks.len()
     }

@@ -1,25 +1,24 @@
 //! Fragments of large objects in memory.
 //!
-//! Objects that are too long for the memory tier lie on disk in fragments. A fragment that is read a second time, while the first is
-//! still remembered, is kept here. So what is hot is in memory whatever the size of its object, and one download, however long, changes
-//! nothing. The head of a large object is in the memory tier, as any object is.
+//! Objects that are too long for the memory tier lie on disk in fragments. A fragment is kept here when it is read a second time while
+//! its first read is still remembered. So hot fragments are in memory whatever the size of their object, and a single download, however
+//! long, displaces nothing. The head of a large object is in the memory tier, as any object is.
 //!
 //! Whole objects and fragments share one bound ([`MemoryTier::lend`]):
 //!
 //! - While there is room, both take it.
-//! - A newcomer among the fragments pushes out the fragment that was not used for longest if fragments have half of the memory; else
-//!   whole objects make room.
-//! - Fragments that were not used while the whole objects in memory were replaced once over are colder than all of those, and leave
-//!   ([`FragmentMemory::leave`]). So do fragments beyond their half when whole objects have been pushed out.
+//! - If fragments have half of the memory, a new fragment pushes out the least recently used one. Otherwise whole objects make room.
+//! - A fragment that was not used while as many bytes of whole objects were replaced as memory holds is colder than all of them, and is
+//!   evicted ([`FragmentMemory::leave`]). So are fragments beyond their half once whole objects have been pushed out.
 //!
-//! Bodies lie in an [`Arena`], from which plain sockets are sent without a copy. Where there is none they lie on the heap.
+//! Bodies lie in an [`Arena`], from which they are sent to plain sockets without a copy. Without an arena they lie on the heap.
 //!
-//! A fragment's bytes never change, because its key names the fetch. It is found only through the head of its object: what is
-//! purged or replaced is not served, and leaves in time.
+//! A fragment's bytes never change, because its key names the fetch. It is found only through the head of its object, so a
+//! purged or replaced fragment is not served, and is evicted in time.
 //!
 //! Not known here: heads, ranges, the disk.
-//! Limits: nothing is kept if an eighth of the memory is shorter than a fragment. As many fragments are remembered as the memory would
-//! hold.
+//! Limits: nothing is kept if an eighth of the memory is shorter than a fragment. First reads are remembered of as many fragments as the
+//! memory would hold.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -37,7 +36,7 @@ use store::KeyHash;
 
 use crate::memory::MemoryTier;
 
-/// Shorter ones lie on the heap: a copy of them costs less than a call more.
+/// Shorter bodies lie on the heap: to copy them costs less than another system call.
 pub const ARENA_BYTES_MIN: usize = 16 << 10;
 /// The cost of a fragment beside its body and key.
 const OVERHEAD_BYTES: u64 = 256;
@@ -82,7 +81,7 @@ fn cost(key: &[u8], body: &[u8]) -> u64 {
     OVERHEAD_BYTES + key.len() as u64 + body.len() as u64
 }
 
-/// Fragments that were read once, the last so many.
+/// The last `max` fragments that were read once.
 struct Seen {
     order: VecDeque<u64>,
     hashes: HashSet<u64>,
@@ -98,7 +97,7 @@ impl Seen {
         }
     }
 
-    /// Was it seen before? If so it is forgotten, else it is seen from now on.
+    /// Was this fragment seen before? If so, forgets it; otherwise remembers it.
     fn again(&mut self, hash: KeyHash) -> bool {
         if self.hashes.remove(&hash.0) {
             return true;
@@ -117,7 +116,7 @@ impl Seen {
 }
 
 impl FragmentMemory {
-    /// For fragments of at most this length beside a memory tier of `memory_bytes`. 0: there are no fragments.
+    /// For fragments of at most `fragment_bytes` beside a memory tier of `memory_bytes`. `fragment_bytes` is 0 if there are no fragments.
     pub fn new(memory_bytes: u64, fragment_bytes: u32) -> FragmentMemory {
         let each = u64::from(fragment_bytes);
         let is_of_use = each > 0 && memory_bytes / KEPT_PART >= each;
@@ -158,12 +157,12 @@ impl FragmentMemory {
         Some(fragment.body.clone())
     }
 
-    /// Is the fragment with this key here? No use of it.
+    /// Is the fragment with this key here? Does not count as a use.
     pub fn contains(&self, hash: KeyHash, key: &[u8]) -> bool {
         self.kept().find(hash, key).is_some()
     }
 
-    /// A fragment was read from disk: it is kept if it was read before. Returns its body, from where it is kept now.
+    /// A fragment was read from disk. Keeps it if it was read before. Returns its body, in the kept copy if there is one.
     pub fn was_read(&self, memory: &MemoryTier, hash: KeyHash, key: &[u8], body: Bytes) -> Bytes {
         let cost = cost(key, &body);
         if cost > memory.bytes_max() / KEPT_PART {
@@ -176,13 +175,13 @@ impl FragmentMemory {
             }
             self.make_room(&mut kept, memory, cost);
         }
-        // Copied without the lock.
+        // Copy without holding the lock.
         let held = match &self.arena {
             Some(arena) if body.len() >= ARENA_BYTES_MIN => match arena.keep(&body) {
                 Some(held) => held,
                 None => return body,
             },
-            // The read's buffer is no longer than its record, or it is copied.
+            // Short bodies are copied. The buffer of a longer one is no longer than its record (`disk` copies parts of larger buffers).
             _ if body.len() < ARENA_BYTES_MIN => Bytes::copy_from_slice(&body),
             _ => body,
         };
@@ -190,7 +189,7 @@ impl FragmentMemory {
         if kept.find(hash, key).is_some() {
             return held;
         }
-        // Another one may have come meanwhile.
+        // Another fragment may have taken the room meanwhile.
         if !self.make_room(&mut kept, memory, cost) {
             return held;
         }
@@ -206,7 +205,7 @@ impl FragmentMemory {
         held
     }
 
-    /// Pushes out fragments until a newcomer of this cost may take its room, from whole objects if need be.
+    /// Evicts fragments until a new one of this cost may be inserted, within free memory or at the expense of whole objects.
     fn make_room(&self, kept: &mut Kept, memory: &MemoryTier, cost: u64) -> bool {
         let all = memory.bytes_max();
         loop {
@@ -229,7 +228,7 @@ impl FragmentMemory {
         evicted
     }
 
-    /// To be called now and then: those leave that whole objects need the room of.
+    /// Evicts fragments whose room whole objects need. Call it periodically.
     pub fn leave(&self, memory: &MemoryTier) {
         let replaced = memory.replaced_bytes();
         let all = memory.bytes_max();
@@ -249,14 +248,14 @@ impl FragmentMemory {
         }
     }
 
-    /// Where these bytes lie, if a plain socket can be sent them without a copy.
+    /// Where these bytes lie in the arena, if they can be sent to a plain socket without a copy.
     #[inline]
     pub fn place_of(&self, bytes: &[u8]) -> Option<(&Arc<Arena>, u64)> {
         let arena = (self.arena.as_ref()).filter(|_| bytes.len() >= ARENA_BYTES_MIN)?;
         Some((arena, arena.place_of(bytes)?))
     }
 
-    /// So many bytes of a fragment here are sent.
+    /// Counts bytes that are sent from a fragment here.
     pub fn serves(&self, bytes: u64) {
         self.served_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -271,12 +270,12 @@ impl FragmentMemory {
         self.evicted.load(Ordering::Relaxed)
     }
 
-    /// What they take now, in bytes.
+    /// The cost of all fragments now, in bytes.
     pub fn bytes(&self) -> u64 {
         self.kept().bytes
     }
 
-    /// How many are kept now.
+    /// How many fragments are kept now.
     pub fn fragments(&self) -> u64 {
         self.kept().lru.len() as u64
     }
@@ -310,7 +309,7 @@ impl Kept {
         self.slots[self.lru.coldest()? as usize].as_ref()
     }
 
-    /// False: there is none.
+    /// Evicts the least recently used fragment. False: there is none.
     fn evict_coldest(&mut self) -> bool {
         let Some(slot) = self.lru.pop_coldest() else {
             return false;

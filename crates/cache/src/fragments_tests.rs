@@ -1,4 +1,4 @@
-//! What is kept, and what makes room for what.
+//! Which fragments are kept, and which fragments or objects make room for others.
 
 use httpcache::{Standing, StandingFlags, UnixMillis};
 

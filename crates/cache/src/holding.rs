@@ -1,8 +1,8 @@
 //! Keeping the fragments that an answer is yet to send.
 //!
 //! A large body is sent fragment by fragment, at the client's pace. Before the answer begins, the store notes its
-//! fragments as needed ([`store::Needs`]), so that they are not evicted. Each is released when it was read, the rest
-//! when the answer ends. If the store refuses to note some because too much is needed already, they are tried again
+//! fragments as needed ([`store::Needs`]), so that they are not evicted. A fragment is released when it was read, the rest
+//! when the answer ends. If the store refuses to note a fragment because too much is needed already, it is tried again
 //! after each fragment that is read.
 //!
 //! Fragments that are purged meanwhile are still read, because they were valid when the answer began
@@ -34,7 +34,7 @@ struct Held {
     fetch_id: u64,
     /// Not noted yet.
     ahead: VecDeque<Range<u32>>,
-    /// The fragments of a fetch under way: after the first missing one there are none yet.
+    /// The fetch is under way: after the first missing fragment there are none yet.
     is_growing: bool,
 }
 
@@ -58,7 +58,7 @@ impl Holding {
             ahead: stretches.iter().map(numbers).collect(),
             is_growing: false,
         };
-        // Dropped while it waits, it releases what is noted.
+        // If this future is dropped while it waits, `held` releases the noted fragments.
         while !held.note(disk) {
             tokio::task::yield_now().await;
         }
@@ -86,7 +86,7 @@ impl Holding {
     }
 
     /// Reads a part of a fragment of a fetch under way, named by the object's primary and key and the fetch's id; `is_full`: the fragment
-    /// surely has its full length. The existing fragments after it are needed too. It is kept until [`Self::read`] reports that it was sent.
+    /// surely has its full length. The existing fragments after it are noted as needed too. The fragment stays until [`Self::read`] is called.
     pub async fn load_of_fetch(
         &mut self,
         disk: &DiskIo,
@@ -124,7 +124,7 @@ impl Holding {
         }
     }
 
-    /// This fragment was read, or will not be.
+    /// Releases a fragment that was read, or that will not be read.
     pub fn read(&mut self, disk: Option<&DiskIo>, number: u32) {
         if let (Some(held), Some(disk)) = (&mut self.0, disk) {
             let hash = held.hash(number);
@@ -140,7 +140,7 @@ impl Held {
         self.hasher.hash(&key)
     }
 
-    /// Notes the next of them, [`holes::AT_ONCE`] at most. False: there are more.
+    /// Notes the next fragments as needed, [`holes::AT_ONCE`] at most. False: there are more.
     fn note(&mut self, disk: &DiskIo) -> bool {
         let mut left = holes::AT_ONCE;
         let is_all = loop {

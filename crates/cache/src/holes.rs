@@ -1,32 +1,32 @@
 //! Which fragments of a large object are there.
 //!
-//! Nothing but the index knows (docs/decisions/0021), so each fragment is looked up, in some 100 ns. An object of 100 GB has 100,000 of
-//! them. So an answer looks up those that it sends and no others, and lets other tasks of its worker have a turn in between. All are looked up
-//! when the whole is sent, for HEAD, and when a stale object is to be validated.
+//! Only the index knows which fragments exist (docs/decisions/0021), so each fragment is looked up, in some 100 ns. An object of 100 GB has
+//! 100,000 fragments. So an answer looks up only the fragments it sends, and lets other tasks of its worker run in between. All fragments
+//! are looked up when the whole body is sent, for HEAD, and when a stale object is to be validated.
 //!
-//! A fragment that is in memory alone counts as there if the origin can be asked for it: it may be pushed out before it is sent.
+//! A fragment that is only in memory may be evicted before it is sent. It counts as there only if it can be fetched again from the origin.
 //!
-//! Not known here: what becomes of an object with holes.
+//! Not known here: the handling of an object with holes.
 
 use std::ops::Range;
 
 use crate::{disk::DiskIo, fragments::FragmentMemory, object::Object};
 use rules::key::fragment_key;
 
-/// Fragments that are looked up before other tasks have a turn: a tenth of a millisecond.
+/// How many fragments are looked up before other tasks run: this takes a tenth of a millisecond.
 pub const AT_ONCE: u32 = 1024;
 
-/// Can its holes be filled: can it be told whether the origin still has the same representation?
+/// Can holes of this object be filled? Only if a strong validator tells whether the origin still has the same representation.
 pub fn are_fillable(object: &Object) -> bool {
     object.status == 200 && httpcache::has_strong_validator(&object.fields())
 }
 
-/// Are all of its fragments there?
+/// Are all fragments of the object there?
 pub async fn is_whole(disk: Option<&DiskIo>, memory: &FragmentMemory, object: &Object) -> bool {
     are_none(disk, memory, object, 0..object.body_bytes()).await
 }
 
-/// Are all fragments of these bytes there?
+/// Are all fragments of these bytes there: is none missing?
 pub async fn are_none(
     disk: Option<&DiskIo>,
     memory: &FragmentMemory,

@@ -1,7 +1,7 @@
-//! Giving to the stores: whole objects, fragments, and waiting while there is no room.
+//! Handing whole objects and fragments to the stores, and waiting while there is no room.
 //!
 //! A stored miss: the record is copied into the cluster buffer; the insert that fills the buffer starts a task that carries out the
-//! write (`DiskIo::carry_out`). What the store refuses counts as absent, and what it should have replaced is forgotten.
+//! write (`DiskIo::carry_out`). An object that the store refuses counts as absent, and the record it should have replaced is forgotten.
 //!
 //! Not known here: reading.
 
@@ -20,13 +20,13 @@ use plan::LocalityMode;
 use record::{facts::Handed, metrics};
 use rules::key::{fragment_key, server_of_key};
 
-/// How long a worker waits for its writes when it ends; the same if a device is set aside; how often it looks.
+/// How long a worker waits for its writes when it ends; the same if a device is set aside; the interval of its checks.
 const SETTLE_MAX: Duration = Duration::from_secs(30);
 const SETTLE_SHUT_MAX: Duration = Duration::from_secs(2);
 const SETTLE_STEP: Duration = Duration::from_millis(100);
 /// Writes of one worker under way before a long body has to wait.
 const WRITES_BEFORE_WAIT: usize = 4;
-/// The interval between two looks.
+/// The longest wait before the room is checked again.
 const ROOM_STEP: Duration = Duration::from_millis(10);
 /// The longest wait of a whole object for a disk that is behind. Its reader waits with it.
 pub(super) const OBJECT_WAIT: Duration = Duration::from_secs(1);
@@ -58,14 +58,14 @@ impl DiskIo {
         handed
     }
 
-    /// Where in its record the body of an object lies, of that length.
+    /// Where in its record the body of an object lies, if it has `body_len` bytes.
     pub fn layout_of_object(&self, object: &Object, body_len: u64) -> Option<BodyLayout> {
         let store = &self.member(object.primary).store;
         let meta = object.encode_meta();
         store.layout_of(&record_of(object, &meta, 0), body_len)
     }
 
-    /// The same of the body of a fragment.
+    /// The same for the body of a fragment.
     pub fn layout_of_fragment(
         &self,
         key: &[u8],
@@ -127,7 +127,7 @@ impl DiskIo {
         }
     }
 
-    /// A number for the server that a key names; 0 if nothing is gathered.
+    /// A number for the server that a key names; 0 if records are not gathered by server.
     fn server_of(&self, primary: KeyHash, key: &[u8]) -> u64 {
         let is_gathered = match self.locality {
             LocalityMode::Servers(servers) => servers > 0,
@@ -136,7 +136,7 @@ impl DiskIo {
         if !is_gathered {
             return 0;
         }
-        // A 0 would mean none.
+        // Never 0, which stands for no server.
         self.set.hasher().hash(server_of_key(key)).0 | 1
     }
 
@@ -164,8 +164,8 @@ impl DiskIo {
             metrics::add(&self.counters.stored_bytes, bytes as u64);
         } else {
             metrics::add(&self.counters.not_stored, 1);
-            // The object that it should replace is out of date. But if it came too late because of a purge, the
-            // stored one is newer.
+            // The stored object that this one should replace is out of date. But if a purge came since this fill began, the
+            // stored object is newer and stays.
             if !self.is_too_late(record) {
                 member.store.forget(record.hash);
             }
@@ -173,7 +173,7 @@ impl DiskIo {
         handed
     }
 
-    /// Was it purged, or made stale, since its fill began?
+    /// Was the object purged, or made stale, since its fill began?
     fn is_too_late(&self, record: &NewRecord<'_>) -> bool {
         let &NewRecord {
             primary,
@@ -224,7 +224,7 @@ impl DiskIo {
         self.wait_while(is_full, ROOM_WAIT).await;
     }
 
-    /// Can an object of that length be stored without waiting?
+    /// Can an object of this length be handed over without waiting? True if the device gets no operations now.
     pub fn has_room_for_object(&self, primary: KeyHash, bytes: u64) -> bool {
         let member = self.member(primary);
         let store = &member.store;

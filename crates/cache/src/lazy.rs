@@ -2,20 +2,20 @@
 //!
 //! A disk with a head reads ten neighbours in the time of two or three distant records. So new reads are gathered;
 //! when there are enough, or the first has waited for the deadline, all of them are due. Due reads go to the device
-//! in the order of their places, neighbours as one (`elevator`), and at most a batch at a time. The others wait here,
-//! where they can still be sorted or answered by another read.
+//! in the order of their places, neighbours as one (`elevator`), and at most a batch at a time. The others wait in the
+//! queue, where they can still be sorted or answered by another read.
 //!
 //! A disk without a head gains nothing and would only wait, so by default the latency is *measured*
 //! (`device::Latency`). Gathering changes what is measured, because reads that go together wait for each other. To
 //! avoid flapping, it is switched on and off at different values, not again before the mean has forgotten the reads
 //! before the last switch, and only after the mean was slow for that many reads in a row, since one hiccup of any
-//! disk lasts as long as a thousand reads. Before the first reads the kernel's word on a block device counts
+//! disk lasts as long as a thousand reads. Before the first reads, the kernel's statement about a block device decides
 //! (`Device::has_head`).
 //!
 //! A read joins the gathered ones. If there is no driver, it spawns one: a task that runs until no read waits. A full
 //! or due batch goes to the queue; the driver reads one window after the other and sends the answers. The driver is a
-//! task of its own, not one of the waiters, so cancelling a waiter never stalls the others; its read is left out if
-//! it has not begun. All workers share the queue, so that the images of a page become one read whichever connections
+//! task of its own, not one of the waiters, so cancelling a waiter never stalls the others; a cancelled read is left out
+//! if it has not begun. All workers share the queue, so that the images of a page become one read whichever connections
 //! ask for them. Every worker with reads in the queue takes windows, its own or another's, until the queue is empty.
 //!
 //! A window is read only after every waiter has pinned its record. The read therefore returns the bytes those pins
@@ -26,8 +26,9 @@
 //! Limits: a worker gathers at most `Storing::LAZY_READS.max` reads and has as many windows under way. A waiting read
 //! takes a few words and no buffer. The runtime's clock has a resolution of a millisecond.
 //!
-//! Source: paper 002, the section on read requests (LAZY-READS: ten at a time, sorted by position) and its footnote 7 (the time
-//! out). We differ: one way round instead of sorted anew each time; windows; the switch; an answer is not held back for the batch.
+//! Source: paper 002, the section on read requests (LAZY-READS: ten at a time, sorted by position) and its footnote 7 (the time-out).
+//! We differ: the order goes one way round instead of being sorted anew for each batch; windows; the switch; an answer does not wait for
+//! the rest of its batch.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -48,12 +49,12 @@ use record::events::{Events, ReadTimes};
 
 /// The most reads gathered when the disk was measured to be slow: as many as in the paper.
 const MEASURED_READS: usize = Storing::LAZY_READS.default as usize;
-/// Switched on if a read takes at least this long: less than any disk with a head takes, more than any healthy other
-/// one.
+/// Switched on if a read takes at least this long: less than on any disk with a head, more than on any healthy disk
+/// without one.
 const ON_US: u64 = 1000;
 /// Switched off if a read takes at most this long.
 const OFF_US: u64 = 500;
-/// Reads before the first switch and between two: about what the mean remembers.
+/// Reads before the first switch and between two switches: about as many as the mean remembers.
 const READS_BETWEEN_SWITCHES: u64 = 128;
 /// Not switched off before this many reads were quick: volumes with a limit per time slice (cloud, kernel) look fast
 /// until a slice is used up.
@@ -64,9 +65,9 @@ const READS_UNTIL_FORGIVEN: u64 = 1024;
 pub struct Gathered {
     /// How often a gathered batch became due.
     pub batches: u64,
-    /// Reads in them.
+    /// Reads in those batches.
     pub reads: u64,
-    /// Reads of those that another one's window answered.
+    /// Reads in those batches that another read's window answered.
     pub along: u64,
     /// Reads that went straight to the engine.
     pub straight: u64,
@@ -104,21 +105,21 @@ impl std::fmt::Debug for ReadQueue {
     }
 }
 
-/// Who waits for a read.
+/// A waiter for a read.
 struct Waiter {
     answer: oneshot::Sender<Result<Brought, IoFault>>,
-    /// Since when.
+    /// When the read was asked for.
     asked: Instant,
 }
 
 impl Waiter {
-    /// Has it gone?
+    /// Was the waiter dropped?
     fn is_closed(&self) -> bool {
         self.answer.is_closed()
     }
 }
 
-/// Where reads of a device are noted.
+/// Records the reads of a device.
 #[derive(Clone, Default)]
 struct Notes {
     events: Arc<Events>,
@@ -127,7 +128,7 @@ struct Notes {
 }
 
 impl Notes {
-    /// A read that was wanted and begun then is there now.
+    /// Records a read that ends now; it was asked for at `asked` and given to the device at `given`.
     fn read(&self, asked: Instant, given: Instant, bytes: usize, objects: usize) {
         let times = ReadTimes { asked, given };
         self.events.read(self.store, times, bytes, objects);
@@ -150,7 +151,7 @@ struct WaitingReads {
     reads_max: usize,
     /// Not due yet.
     gathering: RefCell<Vec<Ask<Waiter>>>,
-    /// When the first of those becomes due.
+    /// When the first of the gathered reads becomes due.
     due: Cell<Option<Instant>>,
     /// The due reads of all workers.
     queue: Arc<ReadQueue>,
@@ -325,7 +326,7 @@ async fn drive(waiting: Rc<WaitingReads>, engine: Rc<Engine>, notes: Notes) {
     waiting.is_driven.set(false);
 }
 
-/// Waits until at least one is done; polls new ones in their order.
+/// Waits until at least one read is done; polls new reads in their order.
 async fn one_done(reads: &mut Vec<Pin<Box<dyn Future<Output = ()>>>>) {
     let before = reads.len();
     poll_fn(|context| {
@@ -373,7 +374,7 @@ async fn carry_out(engine: Rc<Engine>, notes: Notes, window: Window<Waiter>) {
     }
 }
 
-/// A read that waits for no other.
+/// Reads at once, without waiting for other reads.
 async fn read_alone(
     engine: &Engine,
     notes: &Notes,
@@ -395,11 +396,11 @@ async fn read_alone(
 #[derive(Clone, Copy, Debug, Default)]
 struct Switch {
     on: bool,
-    /// Reads measured when it was last switched.
+    /// How many reads had been measured at the last switch.
     switched_at: u64,
-    /// Reads measured when the mean became slow and stayed so.
+    /// How many reads had been measured when the mean became slow, if it has stayed slow.
     slow_since: Option<u64>,
-    /// Reads measured when the mean was last slow.
+    /// How many reads had been measured when the mean was last slow.
     slow_at: Option<u64>,
 }
 

@@ -1,9 +1,9 @@
-//! The two tiers, memory and disk, and the thread that does what the stores need done in the background.
+//! The two tiers, memory and disk, and the thread that does the stores' background work.
 //!
-//! [`Cache`] is what all threads share of them. What is stored may be forgotten at any moment, also while it is fetched, read or promoted:
-//! who publishes asks whether it still may.
+//! All threads share one [`Cache`]. An object may be invalidated at any moment, also while it is fetched, read or promoted. Code that
+//! publishes an object must therefore check first that it is still valid ([`Cache::may_publish`]).
 //!
-//! Not known here: requests, origins, who fetches.
+//! Not known here: requests, origins, how a fetch works.
 #![forbid(unsafe_code)]
 
 pub mod background;
@@ -50,42 +50,42 @@ use ledger::room::Rooms;
 /// Percent of the room for purges by pattern that are worth a warning.
 const PREDICATES_WARN_PERCENT: u64 = 80;
 
-/// Fetches in progress, as far as an invalidation is about them.
+/// The fetches in progress, as invalidations need them.
 pub trait Fetches: Send + Sync {
-    /// Nobody joins a fetch of this resource that began before.
+    /// Later requests no longer join a fetch of this resource that began before this call.
     fn forget(&self, primary: KeyHash);
-    /// The same for all whose key is meant.
+    /// The same for all fetches whose key satisfies `is_meant`.
     fn forget_all(&self, is_meant: &dyn Fn(&[u8]) -> bool);
 }
 
-/// The bytes of body that an object is expected to have, to guess how many there will be.
+/// The expected mean length of a body, in bytes. It serves to estimate the number of objects.
 pub const MEAN_OBJECT_BYTES: u64 = 13 << 10;
 
-/// What is stored, in memory and on disk. One for the process.
+/// The memory tier and the stores. One for the process.
 pub struct Cache {
-    /// Memory of long bodies that are received where they are stored.
+    /// Memory for long bodies, which are received straight into their place in the record.
     pub rooms: Rooms,
     /// Objects in memory.
     pub memory: MemoryTier,
-    /// Fragments of large ones.
+    /// Fragments of large objects in memory.
     pub fragments: FragmentMemory,
     /// Index and invalidations and, with devices, the objects on disk.
     pub store: Arc<Set>,
     /// Wakes the background thread of the stores.
     pub wake_up: Arc<WakeUp>,
-    /// What is admitted to disk, if not everything.
+    /// Decides which objects are stored on disk; `None`: all of them.
     pub admission: Option<Mutex<Admission>>,
-    /// The devices behind the stores, in the set's order; none: nothing is kept on disk.
+    /// The devices behind the stores, in the set's order; empty if nothing is kept on disk.
     pub devices: Vec<Arc<Device>>,
-    /// What waits to be read from each, where that takes long.
+    /// For each device, the reads that wait for it, where reads take long.
     pub read_queues: Vec<Arc<ReadQueue>>,
     /// Is there a device at all?
     pub has_disk: bool,
     /// Stores of the plan that could not be opened.
     pub absent: Vec<Absent>,
-    /// A purge by pattern was refused for want of room, and that was said.
+    /// A purge by pattern was refused for lack of room, and the refusal was logged.
     pub predicates_refused: AtomicBool,
-    /// Fetches of what is to be stored.
+    /// Fetches of objects that are to be stored.
     pub fetches: Arc<dyn Fetches>,
 }
 
@@ -95,7 +95,7 @@ impl Cache {
         self.store.hasher()
     }
 
-    /// Tells two secrets apart that the names of a profile are hashed with, without giving either away: the hash of a constant.
+    /// An id of the secret that hashes the names in a profile: the hash of a constant. It tells secrets apart and reveals none.
     pub fn keys_id(&self) -> u32 {
         let pseudonyms = self.store.pseudonyms();
         (pseudonyms.of(b"loligo: keys of a profile") as u32).max(1)
@@ -104,13 +104,13 @@ impl Cache {
     /// Forgets the object under `key` everywhere, now and for every fetch, read and promotion under way.
     /// True if something was there.
     ///
-    /// It holds at once; that it will also hold after a crash, when the durability handles are settled: [`Self::settle`].
+    /// It holds at once. It also survives a crash as soon as the durability handles are settled ([`Self::settle`]).
     pub fn invalidate(&self, primary: KeyHash) -> (bool, DurabilityHandles) {
         self.forget_now(primary, self.store.invalidate(primary))
     }
 
-    /// As [`Self::invalidate`], and where nothing of it is or was stored nothing has to be waited for: for unsafe methods, most of
-    /// which are of what is never stored.
+    /// As [`Self::invalidate`], but in a cache with one store there is nothing to wait for if the resource is not and was not stored.
+    /// For unsafe methods: most of their resources are never stored.
     pub fn invalidate_stored(&self, primary: KeyHash) -> (bool, DurabilityHandles) {
         self.forget_now(primary, self.store.invalidate_stored(primary))
     }
@@ -120,8 +120,8 @@ impl Cache {
         primary: KeyHash,
         (indexed, handles): (bool, DurabilityHandles),
     ) -> (bool, DurabilityHandles) {
-        // The order matters: first recorded (and out of the index), then out of memory, so that whoever
-        // publishes either sees the record or is removed after it (see `MemoryTier::insert`).
+        // The order matters: the invalidation is recorded (and the object leaves the index) before memory is cleared of it. An object
+        // that is published meanwhile is either refused because of the record, or removed after it (see `MemoryTier::insert`).
         if !makes(Mistake::KeepFlights) {
             self.fetches.forget(primary);
         }
@@ -129,8 +129,8 @@ impl Cache {
         (met || indexed, handles)
     }
 
-    /// Forgets all that a purge by pattern is about, or makes it stale, as [`Self::invalidate`] does with one key. What that is, is found out
-    /// when it is read, from memory or disk.
+    /// Forgets all objects that match a purge by pattern, or makes them stale, as [`Self::invalidate`] does with one key. An object is
+    /// compared with the pattern when it is read from memory or disk.
     ///
     /// # Errors
     /// The pattern is too long for the log, or there is no room for one more.
@@ -152,7 +152,7 @@ impl Cache {
         Ok(handles)
     }
 
-    /// Says once that the room for purges by pattern comes to its end.
+    /// Logs once that the room for purges by pattern runs out, and once that a purge was refused.
     fn warn_of_room(&self, before: u64, is_refused: bool) {
         let now = self.store.predicates_percent();
         if before < PREDICATES_WARN_PERCENT && now >= PREDICATES_WARN_PERCENT {
@@ -173,7 +173,7 @@ impl Cache {
 
     /// Makes stale the object under `primary` and its variants, in memory and on disk. True if something was there.
     ///
-    /// It holds at once; that it will also hold after a crash, when the durability handles are settled.
+    /// It holds at once. It also survives a crash as soon as the durability handles are settled.
     pub fn doubt(&self, primary: KeyHash, now: UnixMillis) -> (bool, DurabilityHandles) {
         // In this order: see `invalidate`.
         let (indexed, handles) = self.store.doubt(primary);
@@ -186,7 +186,7 @@ impl Cache {
         (indexed || met, handles)
     }
 
-    /// Waits until invalidations are durable, for so long at most. False: they are not.
+    /// Waits until all these invalidations are durable, at most for `longest`. False if one of them is not.
     pub async fn settle(&self, all: &[DurabilityHandles], longest: Duration) -> bool {
         self.settle_unless(all, longest, |_| false).await
     }
@@ -200,8 +200,8 @@ impl Cache {
         self.settle_unless(all, longest, is_aside).await
     }
 
-    /// Have all stores been left out at the start? What they hold is served again when they are back: nothing can be made durable in them
-    /// meanwhile, and no other knows of their absence.
+    /// Were all stores left out at the start? Their objects are served again when they are back, but no invalidation can be made durable
+    /// in them meanwhile, and there is no other store to record their absence.
     pub fn is_without_its_stores(&self) -> bool {
         !self.has_disk && !self.absent.is_empty()
     }
@@ -228,7 +228,7 @@ impl Cache {
         durable
     }
 
-    /// Is what was just asked for and fetched to be kept on disk?
+    /// Shall an object that was just asked for and fetched be stored on disk?
     pub fn admits(&self, hash: KeyHash, bytes: u64) -> bool {
         let Some(admission) = &self.admission else {
             return true;
@@ -239,7 +239,7 @@ impl Cache {
         admission.admits(hash.0, bytes, full, || self.records_when_full())
     }
 
-    /// What was asked for was there, of so many bytes.
+    /// Tells the admission policy of a disk hit on an object of `bytes` bytes.
     pub fn hit_on_disk(&self, hash: KeyHash, bytes: u64) {
         if let Some(admission) = &self.admission {
             let mut admission = admission.lock().unwrap_or_else(PoisonError::into_inner);
@@ -248,7 +248,7 @@ impl Cache {
         }
     }
 
-    /// How many records the stores hold when they are full, if those to come are as long as those that there are.
+    /// How many records the stores hold when they are full, if future records are as long as the present ones.
     fn records_when_full(&self) -> usize {
         let (mut records, mut live_bytes, mut all_bytes) = (0, 0, 0);
         for store in self.store.stores() {
@@ -257,7 +257,7 @@ impl Cache {
             live_bytes += bytes;
             all_bytes += store.geometry().data_bytes();
         }
-        // A few records say little of those to come.
+        // The mean of a few records is a poor estimate.
         let mean_bytes = match live_bytes > all_bytes / 16 {
             true => live_bytes / records.max(1),
             false => MEAN_OBJECT_BYTES,
@@ -265,7 +265,7 @@ impl Cache {
         usize::try_from(all_bytes / mean_bytes.max(1)).unwrap_or(usize::MAX)
     }
 
-    /// May what was looked up, or whose fetch began, at `began` still be published and served?
+    /// May an object still be published and served, if it was looked up or its fetch began at `began`?
     pub fn still_valid(&self, object: &Object, began: Sequence) -> bool {
         if makes(Mistake::PublishLate) {
             return true;
@@ -273,7 +273,7 @@ impl Cache {
         if self.store.invalidated_since(object.primary, began) {
             return false;
         }
-        // Rare: a predicate has come since, so key and metadata must be looked at.
+        // Rare: a predicate was added since, so key and metadata must be compared with it.
         if !self.store.predicates_since(object.primary, began) {
             return true;
         }
@@ -282,7 +282,7 @@ impl Cache {
             && !self.store.is_doubted(primary, began, &object.key, &meta)
     }
 
-    /// Is it known to have been purged, or made stale, since `began`?
+    /// Is the object known to have been purged, or made stale, since `began`?
     pub fn is_purged(&self, object: &Object, began: Sequence) -> bool {
         let (primary, meta) = (object.primary, object.encode_meta());
         let store = &self.store;
@@ -290,19 +290,19 @@ impl Cache {
             || store.is_doubted(primary, began, &object.key, &meta)
     }
 
-    /// May it be found under its key? Once there are variants, nobody may be answered by what was stored without one.
+    /// May the object be found under its key? Once the resource has variants, the copy stored without a variant answers no request.
     pub fn is_reached(&self, object: &Object) -> bool {
         object.hash != object.primary || self.store.marker(object.primary).is_none()
     }
 
-    /// May it be put into memory? As [`Self::still_valid`], and [`Self::is_reached`]. To be asked under memory's lock, as
-    /// [`MemoryTier::insert`] does: who sets a marker takes out afterwards what it hides.
+    /// May the object be put into memory: is it [valid](Self::still_valid) and [reached](Self::is_reached)? Call this under the shard's
+    /// lock, as [`MemoryTier::insert`] does: code that sets a marker removes the object it hides afterwards, under the same lock.
     pub fn may_publish(&self, object: &Object, began: Sequence) -> bool {
         self.is_reached(object) && self.still_valid(object, began)
     }
 
-    /// Takes out of the store what was just put there, if variants have come to be known meanwhile. Did they? Asked afterwards, because
-    /// who sets a marker forgets afterwards what it hides: one of the two comes last.
+    /// Removes an object that was just stored, if its resource has got variants meanwhile. True if it has. Call this after the insertion:
+    /// code that sets a marker also removes the hidden object after setting it, so whichever of the two runs last removes it.
     pub fn take_back_hidden(&self, object: &Object) -> bool {
         let is_hidden = !self.is_reached(object);
         if is_hidden {
@@ -311,13 +311,13 @@ impl Cache {
         is_hidden
     }
 
-    /// Nothing can be answered with it any more.
+    /// Removes an object from disk and memory that can answer no request any more.
     pub fn forget_stored(&self, object: &Object) {
         self.store.of(object.primary).forget(object.hash);
         self.memory.remove(object.hash);
     }
 
-    /// Takes what came along with a read into memory, where it will be asked for next. `began` is the sequence before the look-up.
+    /// Puts the companions of a read into memory, since they are likely to be asked for next. `began` is the sequence before the look-up.
     pub fn take_along(&self, beside: Vec<(Object, Came)>, began: Sequence) {
         for (object, came) in beside {
             let may_come = |object: &Object| self.may_publish(object, began);

@@ -3,21 +3,21 @@
 //! Sharded by key hash and shared by all workers. A shard's lock is held for one look-up or one insertion, never
 //! across I/O. Each shard has its part of the byte budget, so the tier never holds more than it was given. Short and often
 //! used objects stay longest ([`ByWorth`]). A companion of another object's read is a *prefetched entry* until it is
-//! asked for. Prefetched entries have an LRU and a quarter of the room of their own, so that unwanted ones do not push
-//! out used objects.
+//! asked for. Prefetched entries have an LRU of their own and at most a quarter of a full shard, so that unwanted
+//! companions do not push out used objects.
 //!
-//! In front of the shards every worker keeps a small table of its own ([`Front`]): an object asked for again
-//! and again costs no lock and no shared reference count. An object that leaves the tier is marked, and a
-//! front never serves a marked one; the mark is set before a purge is acknowledged.
+//! In front of the shards every worker keeps a small table of its own ([`Front`]), so that repeated hits on an object
+//! cost no lock and no shared reference count. An object that leaves the tier is marked, and a
+//! front never serves a marked object; the mark is set before a purge is acknowledged.
 //!
-//! A purge by pattern marks nothing: it begins a new epoch, and an object that was not compared with all epochs is compared before it is
-//! served, by the front too (`purged`).
+//! A purge by pattern marks no objects. It begins a new epoch, and an object that was not yet compared with the purges of all epochs is
+//! compared before it is served, by shard and front alike (`purged`).
 //!
 //! Part of the room is lent to the fragments of large objects (`fragments`), and comes back when they need less.
 //!
 //! Limits: an object larger than an eighth of a shard, or than `limits.memory-object-max`, is not admitted: a few
-//! large ones would push out everything. So little memory has few shards ([`shards_for`]). With a *replacement burst*
-//! ([`MemoryTier::with_burst`]), neither is a newcomer that would drive out more objects than that.
+//! large objects would push out everything. A small tier therefore has few shards ([`shards_for`]). With a *replacement burst*
+//! ([`MemoryTier::with_burst`]), an object that would evict more objects than that is not admitted either.
 //!
 //! Not known here: freshness, HTTP, the disk.
 
@@ -42,19 +42,19 @@ use crate::{
     purged::Purged,
 };
 
-/// Number of shards, if there is memory enough; a power of two.
+/// The most shards; fewer if there is little memory. A power of two.
 const SHARDS_MAX: u64 = 16;
-/// An object takes at most one of so many parts of a shard.
+/// An object takes at most one of this many parts of a shard.
 const OBJECT_PART: u64 = 8;
-/// For an object of this length there are fewer shards than [`SHARDS_MAX`]; for a longer one there are no fewer.
+/// The number of shards is reduced so that objects up to this length are admitted, but not further for longer ones.
 const LONG_BYTES: u64 = 8 << 20;
-/// Objects that are looked at in a row, in some hundred microseconds.
+/// How many objects are examined in a row, which takes some hundred microseconds.
 const SWEPT_AT_ONCE: usize = 1024;
-/// Prefetched entries get one of this many parts of a full shard.
+/// Prefetched entries get at most one of this many parts of a full shard.
 const PREFETCHED_PART: u64 = 4;
 /// Objects read from disk and smaller than this are copied out of the read's pages.
 const COMPACT_BYTES_MAX: usize = 6 << 10;
-/// In place of the epoch of an object that has left.
+/// Stands in for the epoch of an object that has left the tier.
 const GONE: u64 = u64::MAX;
 
 /// An object in the tier.
@@ -62,12 +62,12 @@ const GONE: u64 = u64::MAX;
 pub struct Resident {
     /// The stored response.
     pub object: Object,
-    /// Its head as HTTP/2 sends it, once somebody has asked so; counted in `Shard::bytes`.
+    /// The head as HTTP/2 sends it, made at the first HTTP/2 request; counted in `Shard::bytes`.
     block: OnceLock<Bytes>,
-    /// It was compared with the purges up to this epoch, or is [`GONE`]. Written under its shard's lock.
+    /// The object was compared with the purges up to this epoch; [`GONE`] if it has left. Written under the shard's lock.
     compared: AtomicU64,
     asked: AtomicBool,
-    /// It was a companion.
+    /// Set if the object came as a companion.
     came: Option<Came>,
 }
 
@@ -106,32 +106,32 @@ struct Shard {
     slots: Vec<Option<Arc<Resident>>>,
     free: Vec<u32>,
     used: ByWorth,
-    /// Each object is in exactly one of the two.
+    /// Each object is in exactly one of `used` and `prefetched`.
     prefetched: Lru,
-    /// Of all.
+    /// The cost of all objects, in bytes.
     bytes: u64,
     prefetched_bytes: u64,
-    /// The bound on `bytes`: above its part of the tier while that is being made smaller.
+    /// The bound on `bytes`. While the tier shrinks it is above the shard's part of the tier.
     bytes_max: u64,
 }
 
 /// The shared tier.
 pub struct MemoryTier {
     shards: Box<[Mutex<Shard>]>,
-    /// Of each shard, how often something was taken out of it for good.
+    /// For each shard, how often [`MemoryTier::remove`] was called.
     removals: Box<[AtomicU64]>,
     /// Whether prefetched entries are asked for.
     pub companions: Arc<Companions>,
-    /// Purges by pattern that objects are to be compared with.
+    /// The purges by pattern that objects must be compared with.
     purged: Purged,
     walk: Mutex<Walk>,
     bytes_max: AtomicU64,
-    /// Of these, what fragments have.
+    /// The part of `bytes_max` that fragments use.
     lent_bytes: AtomicU64,
-    /// Bytes of objects that were pushed out by newcomers.
+    /// Bytes of objects that were evicted for new ones.
     replaced_bytes: AtomicU64,
     object_bytes_max: AtomicU64,
-    /// The most objects that a newcomer may drive out; `None` without bound.
+    /// The most objects that one new object may evict; `None`: no bound.
     burst_max: Option<usize>,
     bytes: AtomicU64,
     objects: AtomicU64,
@@ -173,13 +173,13 @@ impl MemoryTier {
         }
     }
 
-    /// The same tier, in which a newcomer drives out at most so many objects, or is not kept; `None` without bound.
+    /// The same tier; an object that would evict more than `burst_max` objects is not kept. `None`: no bound.
     //= paper 003 section 4   LRU with bounded replacement burst
     pub fn with_burst(self, burst_max: Option<usize>) -> MemoryTier {
         MemoryTier { burst_max, ..self }
     }
 
-    /// Gives it other bounds. More room is there at once; less comes about by [`MemoryTier::shrink`].
+    /// Changes the bounds. More room is usable at once; a smaller bound takes effect through calls of [`MemoryTier::shrink`].
     pub fn resize(&self, bytes_max: u64, object_bytes_max: u64) {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
         let admitted = admitted_max(bytes_max / self.shards.len() as u64, object_bytes_max);
@@ -187,7 +187,7 @@ impl MemoryTier {
         self.widen();
     }
 
-    /// Fragments have so many bytes of the room now. If that is more than before, [`MemoryTier::shrink`] makes it so.
+    /// Sets how many bytes of the room fragments use. If they are more than before, call [`MemoryTier::shrink`] to free them.
     pub fn lend(&self, bytes: u64) {
         let before = self.lent_bytes.swap(bytes, Ordering::Relaxed);
         if bytes < before {
@@ -195,13 +195,13 @@ impl MemoryTier {
         }
     }
 
-    /// Bytes of objects that were pushed out by newcomers since the start: how far the tier has turned over.
+    /// Bytes of objects that were evicted for new ones since the start: how far the tier has turned over.
     pub fn replaced_bytes(&self) -> u64 {
         self.replaced_bytes.load(Ordering::Relaxed)
     }
 
-    /// Changes whenever an object with this hash may have been taken out for good. Whoever has looked up an object on disk asks before and
-    /// after: if it is the same, nobody has put another one there meanwhile.
+    /// Changes with every [`MemoryTier::remove`] in the shard of this hash. A reader of the disk compares the value before and after its
+    /// read: if it is the same, no object without a copy in memory (a large one, for example) has replaced the one it read.
     pub fn removals(&self, hash: KeyHash) -> u64 {
         self.removals[self.number_of_shard(hash)].load(Ordering::Acquire)
     }
@@ -219,7 +219,7 @@ impl MemoryTier {
         }
     }
 
-    /// Evicts what is too much in one shard, [`SWEPT_AT_ONCE`] objects at most. True: there is more to evict.
+    /// Evicts objects of one shard that is above its bound, [`SWEPT_AT_ONCE`] at most. True: call it again, there may be more to evict.
     pub fn shrink(&self) -> bool {
         let of_shard = self.shard_bytes_max();
         for shard in &self.shards {
@@ -263,7 +263,7 @@ impl MemoryTier {
         self.look_up(hash, key).ok()
     }
 
-    /// The object with this key. If there is none, the key of the one with the same hash.
+    /// The object with this key. If there is none, the key of the object with the same hash.
     pub fn look_up(&self, hash: KeyHash, key: &[u8]) -> Result<Arc<Resident>, Option<Bytes>> {
         let mut shard = self.shard(hash);
         let slot = self.current(&mut shard, hash).ok_or(None)?;
@@ -297,13 +297,13 @@ impl MemoryTier {
         self.compare(shard, slot).then_some(slot)
     }
 
-    /// Compares the object in this slot with the purges since it was last. False: there is none, or not any more.
+    /// Compares the object in this slot with the purges since its last comparison. False: the slot is empty, or has been emptied.
     #[inline]
     fn compare(&self, shard: &mut Shard, slot: u32) -> bool {
         let Some(resident) = &shard.slots[slot as usize] else {
             return false;
         };
-        // Asked before them: one that comes meanwhile is of a later epoch.
+        // Read the epoch before the purges: a purge that comes meanwhile has a later epoch.
         let epoch = self.purged.epoch();
         let since = resident.compared();
         if since == epoch {
@@ -321,7 +321,7 @@ impl MemoryTier {
         true
     }
 
-    /// Replaces the object in this slot, if there is one, by one that is stale and was compared up to this epoch.
+    /// Replaces the object in this slot, if there is one, by a stale copy that counts as compared up to this epoch.
     fn make_stale(&self, shard: &mut Shard, slot: u32, at: UnixMillis, epoch: u64) {
         let resident = &mut shard.slots[slot as usize];
         let stale = resident.as_ref().map(|fresh| {
@@ -335,9 +335,9 @@ impl MemoryTier {
         }
     }
 
-    /// Puts an object in, replacing what has the same hash, unless `still_valid` says that it was invalidated
-    /// meanwhile. The question is asked under the shard's lock, which [`MemoryTier::remove`] takes after the
-    /// invalidation was recorded: so either the question is answered no, or the removal comes later.
+    /// Inserts an object in place of any with the same hash, unless `still_valid` says that it was invalidated
+    /// meanwhile. `still_valid` is called under the shard's lock, and [`MemoryTier::remove`] takes that lock after the
+    /// invalidation was recorded. So either `still_valid` sees the invalidation, or the removal comes later.
     pub fn insert(&self, object: Object, still_valid: impl FnOnce(&Object) -> bool) -> bool {
         self.insert_if(object, None, |_, object| still_valid(object))
     }
@@ -353,7 +353,7 @@ impl MemoryTier {
             return false;
         }
         let mut shard = self.shard(object.hash);
-        // Asked before `wanted`, which knows the purges up to here.
+        // Read the epoch before calling `wanted`, which knows all purges up to it.
         let epoch = self.purged.epoch();
         if !wanted(&shard, &object) {
             return false;
@@ -401,7 +401,7 @@ impl MemoryTier {
         true
     }
 
-    /// Evicts until there is room for so many bytes more. False: there is none, since the tier was made smaller.
+    /// Evicts until there is room for `cost` more bytes. False: all objects were evicted and there still is none, since the tier was shrunk.
     fn make_room(&self, shard: &mut Shard, cost: u64, comes_along: bool) -> bool {
         while shard.bytes + cost > shard.bytes_max {
             let prefetched_bytes = shard.prefetched_bytes + if comes_along { cost } else { 0 };
@@ -409,7 +409,7 @@ impl MemoryTier {
             let Some(slot) = shard.next_to_leave(too_many) else {
                 return false;
             };
-            // A front served it since the last look: counted as one use, which saves a lock a hit.
+            // A front has served the object since the last check. All such hits count as one use, so that a hit needs no lock.
             let asked = shard.slots[slot as usize]
                 .as_ref()
                 .is_some_and(|r| r.asked.swap(false, Ordering::Relaxed));
@@ -424,7 +424,7 @@ impl MemoryTier {
         true
     }
 
-    /// Puts in an object that was read from disk, unless a newer one has come in the meantime.
+    /// Inserts an object that was read from disk, unless there is a newer one by now.
     pub fn promote(&self, object: &Object, still_valid: impl FnOnce(&Object) -> bool) {
         if !self.admits(object.memory_bytes()) {
             return;
@@ -440,7 +440,7 @@ impl MemoryTier {
         });
     }
 
-    /// Puts in a companion as a prefetched entry, unless the object is there already.
+    /// Inserts a companion as a prefetched entry, unless the object is there already.
     pub fn take_along(
         &self,
         mut object: Object,
@@ -451,14 +451,14 @@ impl MemoryTier {
         if !self.admits(object.memory_bytes()) || self.shard(hash).find(hash).is_some() {
             return;
         }
-        // Its buffer holds other records, too.
+        // The buffer of the read holds other records too.
         object.compact();
         self.insert_if(object, Some(came), |shard, object| {
             shard.find(hash).is_none() && still_valid(object)
         });
     }
 
-    /// Takes the object with this hash out; true if there was one.
+    /// Removes the object with this hash; true if there was one.
     pub fn remove(&self, hash: KeyHash) -> bool {
         let mut shard = self.shard(hash);
         self.removals[self.number_of_shard(hash)].fetch_add(1, Ordering::Release);
@@ -471,7 +471,7 @@ impl MemoryTier {
         }
     }
 
-    /// Makes the object with this hash stale by `now`; true if there is one.
+    /// Makes the object with this hash stale as of `now`; true if there is one.
     pub fn doubt(&self, hash: KeyHash, now: UnixMillis) -> bool {
         let mut shard = self.shard(hash);
         let Some(slot) = shard.find(hash) else {
@@ -483,7 +483,7 @@ impl MemoryTier {
         true
     }
 
-    /// Takes everything out that was there at the call.
+    /// Removes all objects that are there at the time of the call.
     pub fn clear(&self) {
         for shard in &self.shards {
             let lock = || shard.lock().unwrap_or_else(PoisonError::into_inner);
@@ -497,7 +497,7 @@ impl MemoryTier {
         }
     }
 
-    /// The head of an object as HTTP/2 sends it, which `make` makes once. `None`: the object has left the tier meanwhile.
+    /// The head of an object as HTTP/2 sends it; `make` is called once. `None`: the object has left the tier, or there is no room.
     #[inline]
     pub fn block_of<'r>(
         &self,
@@ -512,7 +512,7 @@ impl MemoryTier {
     fn keep_block<'r>(&self, resident: &'r Resident, block: Bytes) -> Option<&'r Bytes> {
         let mut shard = self.shard(resident.object.hash);
         let bytes = block.len() as u64;
-        // Whoever takes it out does so under this lock, and takes what is counted with it.
+        // An object is removed under this lock, and its block is uncounted with it. So check again now, and after making room.
         if !resident.is_here() || !self.make_room(&mut shard, bytes, false) || !resident.is_here() {
             return None;
         }
@@ -523,7 +523,7 @@ impl MemoryTier {
         resident.block.get()
     }
 
-    /// Is it in the tier, and was it compared with all purges?
+    /// Is the object in the tier, and was it compared with all purges?
     #[inline]
     fn may_serve(&self, resident: &Resident) -> bool {
         resident.compared() == self.purged.epoch()
@@ -572,22 +572,23 @@ impl MemoryTier {
         self.evicted.load(Ordering::Relaxed)
     }
 
-    /// Newcomers since the start that were not kept because they would have driven out too many objects.
+    /// Objects since the start that were not kept because they would have evicted too many others.
     pub fn burst_refused(&self) -> u64 {
         self.burst_refused.load(Ordering::Relaxed)
     }
 
-    /// The bound on `bytes` and on what is lent.
+    /// The bound on the sum of `bytes` and the bytes that fragments use.
     pub fn bytes_max(&self) -> u64 {
         self.bytes_max.load(Ordering::Relaxed)
     }
 }
 
-/// How many shards: as many as workers need not to meet, but of little memory so few that an object of an eighth of all
-/// of it is admitted, or of [`LONG_BYTES`] at least. (What little memory holds, the workers' fronts hold too.)
+/// How many shards: [`SHARDS_MAX`], so that workers seldom wait for each other, but with little memory fewer, so that an object of
+/// [`LONG_BYTES`] (or of the largest size allowed) is admitted, or one of an eighth of all memory. Few shards do little harm then, since
+/// the workers' fronts hold all objects of a small tier.
 fn shards_for(bytes_max: u64, object_bytes_max: u64) -> u64 {
     if bytes_max == 0 {
-        // Whatever it is resized to.
+        // The tier may be resized to any size later.
         return SHARDS_MAX;
     }
     let longest = object_bytes_max.clamp(1, LONG_BYTES);
@@ -601,7 +602,7 @@ fn admitted_max(shard_bytes_max: u64, object_bytes_max: u64) -> u64 {
 }
 
 impl Shard {
-    /// Prefetched entries first, if there are too many of them.
+    /// The next object to evict: a prefetched entry if there are too many of them, else the one of the least worth.
     fn next_to_leave(&mut self, too_many_prefetched: bool) -> Option<u32> {
         let prefetched = self.prefetched.coldest();
         if too_many_prefetched && prefetched.is_some() {
@@ -610,7 +611,7 @@ impl Shard {
         self.used.least().or(prefetched)
     }
 
-    /// Do the `most` next to leave have so many bytes? Counts those that a second chance would spare, too.
+    /// Do the next `most` objects to evict have at least `excess_bytes`? Counts objects that a second chance would spare, too.
     fn frees_with(&self, excess_bytes: u64, most: usize) -> bool {
         let next = (self.used.iter_least_first()).chain(self.prefetched.iter_coldest_first());
         let cost =
@@ -634,8 +635,8 @@ const FRONT_SLOTS: usize = 1024;
 
 /// A worker's own direct-mapped table in front of the shards.
 ///
-/// It keeps at most [`FRONT_SLOTS`] references; those whose object left the tier are dropped by
-/// [`Front::sweep`], so memory beyond the tier's budget is held for a second or so at most.
+/// It keeps at most [`FRONT_SLOTS`] references. [`Front::sweep`] drops references to objects that have left the tier, so memory
+/// beyond the tier's budget is held for about a second at most.
 pub struct Front {
     slots: Box<[Option<Arc<Resident>>]>,
     swept: Instant,
@@ -650,8 +651,8 @@ impl Front {
         }
     }
 
-    /// The object under exactly this key, from here or from the tier behind. If there is none, the key of the one with the same hash in
-    /// the tier.
+    /// The object under exactly this key, from this table or from the tier behind. If there is none, the key of the object with the same
+    /// hash in the tier.
     #[inline]
     pub fn look_up(
         &mut self,

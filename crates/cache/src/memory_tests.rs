@@ -4,7 +4,7 @@ use super::*;
 use crate::predicate::{About, Predicate};
 use httpcache::{Standing, StandingFlags};
 
-/// Room for so many objects of a kilobyte in each shard.
+/// How many objects of a kilobyte fit into each shard.
 const EACH_SHARD: u64 = 32;
 const BODY_BYTES: usize = 1024;
 
@@ -99,7 +99,7 @@ fn a_companion_counts_when_it_comes_and_when_it_is_first_asked_for() {
     assert!(ask(&tier, 1) && ask(&tier, 1));
     assert!(tier.insert(object(7), |_| true) && ask(&tier, 7));
     assert_eq!(counts(), (3, 1));
-    // One that is replaced before it is asked for is wanted by nobody.
+    // A companion that is replaced before it is asked for does not count as asked for.
     assert!(tier.insert(object(2), |_| true) && ask(&tier, 2));
     assert_eq!(counts(), (3, 1));
 }
@@ -175,7 +175,7 @@ fn a_smaller_tier_gives_up_a_bounded_number_at_a_time_and_a_larger_one_takes_mor
         .for_each(|n| assert!(tier.insert(object(n), |_| true)));
     tier.resize(of(many / 2), u64::MAX);
     assert_eq!(tier.bytes_max(), of(many / 2));
-    // What comes meanwhile takes the place of one, and does not drive out all that is too much.
+    // An object that is inserted meanwhile evicts one object, not all that exceed the smaller bound.
     assert!(tier.insert(object(20_000), |_| true));
     assert!(tier.objects() >= many - 1);
     let (mut steps, mut before) = (0, tier.objects());
@@ -268,7 +268,7 @@ fn a_purge_by_tag_or_prefix_looks_at_few_objects_and_holds_for_all_at_once() {
     assert_eq!(look(&tier, &mut front, 21), Some(60));
     purge(&tier, "", false);
     assert_eq!(look(&tier, &mut front, 21), None);
-    // What came after a purge is not met by it.
+    // A purge does not match objects that were inserted after it.
     assert!(tier.insert(tagged(7, "even"), |_| true));
     assert!(ask(&tier, 7));
     while tier.weed() {}
@@ -349,7 +349,7 @@ fn of_little_memory_an_object_may_have_an_eighth() {
     let tier = MemoryTier::new(MIB, MIB);
     assert!(tier.insert(long(1, 128 * KIB), |_| true) && ask(&tier, 1));
     assert!(!tier.insert(long(2, 128 * KIB + 1), |_| true));
-    // What is grown has the shards it had.
+    // A tier that grows keeps its number of shards.
     tier.resize(64 * MIB, MIB);
     assert_eq!((tier.object_bytes_max(), tier.shards.len()), (MIB, 1));
     tier.resize(2 * MIB, MIB);
@@ -401,7 +401,7 @@ fn a_head_for_http_2_takes_room_as_any_byte() {
     assert_eq!(block.map(|block| block.len()), Some(2000));
     assert!(tier.bytes() <= tier.bytes_max(), "{}", tier.bytes());
     assert_eq!(tier.objects(), EACH_SHARD - 2);
-    // One that would have to go for it goes, and nothing is kept of it.
+    // An object that would have to be evicted for its own block is evicted, and no block is kept.
     let second = tier.get(KeyHash(9), b"9").unwrap();
     assert!(tier.block_of(&second, || vec![7; 60_000]).is_none());
     assert_eq!((tier.objects(), tier.bytes()), (0, 0));

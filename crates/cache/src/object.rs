@@ -24,9 +24,9 @@ pub const META_FIXED_BYTES: usize = 16 + Standing::BYTES;
 pub struct Object {
     /// The full key: method, URI, tag, and for a variant the selecting values.
     pub key: Bytes,
-    /// Under which it is found: the primary, or of a variant the hash of `key`.
+    /// The hash it is found under: the primary hash, or for a variant the hash of `key`.
     pub hash: KeyHash,
-    /// Hash of the name in the key (`request::key`): what a purge names.
+    /// Hash of the name in the key (`request::key`); purges use it.
     pub primary: KeyHash,
     /// Status code of the stored response.
     pub status: u16,
@@ -45,7 +45,7 @@ pub struct Object {
 /// The body of an object that is kept in fragments (docs/decisions/0009).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Large {
-    /// The fetch that wrote the fragments; versions never mix.
+    /// The fetch that wrote the fragments, so that fragments of two versions never mix.
     pub fetch_id: u64,
     /// How many fragments.
     pub fragments: u32,

@@ -22,10 +22,10 @@ use plan::{Plan, StorePlan, User};
 /// Why there is no store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The file or device.
+    /// The file or device cannot be opened.
     #[error(transparent)]
     Open(#[from] device::OpenError),
-    /// Its size.
+    /// It is too small.
     #[error("{path}: {source}")]
     Size {
         /// The store.
@@ -63,7 +63,7 @@ pub struct Absent {
     pub why: String,
 }
 
-/// Stores that can be opened, and those that can not.
+/// The stores that can be opened, and those that cannot.
 pub struct Candidates {
     all: Vec<Candidate>,
     absent: Vec<Absent>,
@@ -76,18 +76,18 @@ pub struct Opened {
     pub set: Arc<Set>,
     /// In the set's order, each with its device.
     pub stores: Vec<(Arc<Store>, Arc<Device>)>,
-    /// For each, the findings in words.
+    /// For each store, the findings in words.
     pub found: Vec<String>,
 }
 
 impl Opened {
-    /// Marks the stores as in use. Nothing else may be written before, and nothing was.
+    /// Marks the stores as in use. This must be the first write to them.
     ///
-    /// One right after the other: a kill between two of these leaves the second with an older generation, and the next start would empty
-    /// it.
+    /// The stores are marked one right after the other: a kill between two of these writes leaves the second store with an older
+    /// generation, and the next start would empty it.
     ///
     /// # Errors
-    /// A device does not take it.
+    /// A device does not take the write.
     pub fn mark(&self) -> Result<(), StoreError> {
         for (store, device) in &self.stores {
             for (offset, data) in store.opening() {
@@ -111,7 +111,7 @@ impl Opened {
     }
 }
 
-/// A device that was opened, and what its start says.
+/// A device that was opened, and the plan that its first bytes suggest.
 struct Candidate {
     plan: StorePlan,
     device: Arc<Device>,
@@ -127,7 +127,7 @@ impl Candidate {
         }
     }
 
-    /// Writes its own bytes back, to find out before the set is formed whether the device takes writes.
+    /// Writes the first block back unchanged, to find out whether the device takes writes before the set is formed.
     fn check_writing(&self) -> Result<(), StoreError> {
         let mut copy = vec![0; self.device.logical_block_bytes() as usize];
         self.device
@@ -146,10 +146,10 @@ impl Candidate {
     }
 }
 
-/// What another process has opened and locked, and left as after a clean stop. Nothing is written, since it may go on with them.
+/// Inspects devices that another process has locked, and left as after a clean stop. Writes nothing, since that process may use them on.
 ///
 /// # Errors
-/// One cannot be read.
+/// A device cannot be read.
 pub fn look_at_passed(plan: &Plan, passed: &[Arc<Device>]) -> Result<Candidates, StoreError> {
     let stores = plan.stores.iter().zip(passed);
     let all = stores.map(|(store, device)| candidate(store, Some(Arc::clone(device))));
@@ -160,11 +160,11 @@ pub fn look_at_passed(plan: &Plan, passed: &[Arc<Device>]) -> Result<Candidates,
     })
 }
 
-/// Opens and locks the files and devices of a plan's stores, and tests whether they can be read and written. With
-/// `found`, these are used and nothing is opened.
+/// Opens and locks the files and devices of a plan's stores, and tests whether they can be read and written. The devices in
+/// `found` are used instead of opening any.
 ///
 /// # Errors
-/// One cannot be used, and all are required.
+/// A store cannot be used, and all are required.
 pub fn look(plan: &Plan, found: Option<Vec<Arc<Device>>>) -> Result<Candidates, StoreError> {
     let required = plan.storing.required;
     let mut found = found.into_iter().flatten();
@@ -186,7 +186,7 @@ pub fn look(plan: &Plan, found: Option<Vec<Arc<Device>>>) -> Result<Candidates, 
 }
 
 impl Absent {
-    /// Logs it.
+    /// Logs the error.
     fn of(plan: &StorePlan, error: &StoreError) -> Absent {
         let path = plan.path.clone();
         tracing::error!(path = %path.display(), %error, "this store cannot be opened: it is left out");
@@ -196,7 +196,7 @@ impl Absent {
 }
 
 impl Candidates {
-    /// The same, but no store keeps what it has. So nobody is told of names that nobody may be served.
+    /// The same, but every store starts empty, so that a cluster is not told of objects that may not be served.
     pub fn start_empty(mut self, reason: &'static str) -> Candidates {
         for candidate in &mut self.all {
             if let OpenPlan::Recover { superblock, .. } = &candidate.start {
@@ -207,7 +207,7 @@ impl Candidates {
         self
     }
 
-    /// Files that root has made become this user's, so that they can be opened without root the next time. Devices stay as they are.
+    /// Gives files that belong to root to this user, so that they can be opened without root the next time. Devices stay as they are.
     ///
     /// # Errors
     /// The file system does not permit it.
@@ -222,15 +222,15 @@ impl Candidates {
     /// Opens the usable stores, if there are any, marks them as in use, and returns those that are left out.
     ///
     /// # Errors
-    /// It cannot be done, and all stores are required.
+    /// A store cannot be opened or marked, and all stores are required.
     pub fn open(self, plan: &Plan) -> Result<(Option<Opened>, Vec<Absent>), StoreError> {
         self.open_with(plan, |opened| opened.mark())
     }
 
-    /// The same, but it is left to the caller to [mark](Opened::mark) them.
+    /// As [`Self::open`], but the caller [marks](Opened::mark) the stores.
     ///
     /// # Errors
-    /// As there.
+    /// A store cannot be opened, and all stores are required.
     pub fn open_unmarked(self, plan: &Plan) -> Result<(Option<Opened>, Vec<Absent>), StoreError> {
         self.open_with(plan, |_| Ok(()))
     }
@@ -247,8 +247,8 @@ impl Candidates {
         match open(plan, &self.all).and_then(|opened| mark(&opened).map(|()| opened)) {
             Ok(opened) => Ok((Some(opened), absent)),
             Err(error) if self.required => Err(error),
-            // Rare, since all of them could be written just before. It is unknown which are marked as in use by now,
-            // and so which of them missed purges: give up.
+            // Rare, since all stores could be written just before. It is unknown which of them are marked as in use by now,
+            // and so which of them would miss purges: give up.
             Err(error) => {
                 let left_out = |candidate: &Candidate| Absent::of(&candidate.plan, &error);
                 absent.extend(self.all.iter().map(left_out));
@@ -413,7 +413,7 @@ fn start(
 }
 
 /// A store without a device: it keeps markers and invalidations for the memory tier, and no object.
-/// `seed`: of its key hashes, if another process has chosen it.
+/// `seed` is the seed of its key hashes, if another process has chosen one.
 pub fn without_device(seed: Option<u64>) -> Result<Arc<Set>, StoreError> {
     let settings = Settings {
         manner,
@@ -441,7 +441,7 @@ fn identity(previous: Option<&Superblock>) -> Result<Identity, StoreError> {
     })
 }
 
-/// The numbers of a new set. The stores of a cluster hash keys alike, so that one look-up tells which of its members have something.
+/// The numbers of a new set. The stores of all members of a cluster share a hash seed, so that one hash finds an object in any of them.
 fn fresh_numbers(plan: &Plan) -> Result<SetNumbers, StoreError> {
     let mut uuid = [0; 16];
     base::chance::fill(&mut uuid).map_err(StoreError::Random)?;

@@ -1,4 +1,4 @@
-//! Parts of fragments: a range reads the blocks that have its bytes, not the whole fragment.
+//! Parts of fragments: a range request reads the blocks that hold its bytes, not the whole fragment.
 //!
 //! ```text
 //! fragment   | front | ...        | b | b | b | b | b |              ... |
@@ -6,14 +6,14 @@
 //! ```
 //!
 //! The front has the checksums of the blocks (`store::Front`). Both reads are under way at once; they are one if little lies
-//! between. What was read last is remembered: the front, and the last block of the part, which the next range begins
-//! in if it follows this one. So a player that asks for 64 KiB after 64 KiB reads each block once.
+//! between. The front and the last block of the part are remembered, because a range that follows this one begins in that
+//! block. So a player that asks for 64 KiB after 64 KiB reads each block once.
 //!
 //! The whole fragment is read if most of it is wanted, if it is still in a buffer, or if it is to be written again.
 //!
-//! A damaged block is noticed by the ranges that have it. Then the fragment is forgotten, as if all of it were damaged.
+//! A damaged block is noticed only by ranges that include it. The whole fragment is then forgotten.
 //!
-//! Not known here: ranges, and what happens when a part is missing.
+//! Not known here: range requests, and the handling of a missing part.
 //! Limits: [`RECENT_MAX`] fragments are remembered, each with a front of at most [`FRONT_BYTES_MAX`] and a block.
 
 use std::{cell::RefCell, collections::VecDeque, ops::Range};
@@ -27,15 +27,15 @@ use base::clock::Instant;
 use record::{facts::SwapIn, metrics};
 use rules::key::fragment_key;
 
-/// If more of a fragment than this is wanted, it is read whole, which is one read and not two.
+/// If more than this percentage of a fragment is wanted, it is read whole, which takes one read instead of two.
 const PART_PERCENT_MAX: u64 = 75;
-/// Longer parts wait for one of the permits of whole fragments, because of the memory they take meanwhile.
+/// Longer parts need one of the permits for whole fragments, because of the memory they take while they are read.
 const SHORT_PART_BYTES: u64 = 128 << 10;
 /// Front and blocks are one read if at most this share of the blocks lies between them.
 const GAP_SHARE: u64 = 8;
-/// Fragments that a worker remembers: so many clients may read ranges in turn.
+/// How many fragments a worker remembers, and so how many clients may read ranges in turn.
 const RECENT_MAX: usize = 32;
-/// A front with a longer key is read again each time.
+/// A longer front (one with a very long key) is not remembered but read each time.
 const FRONT_BYTES_MAX: usize = 8 << 10;
 
 /// A part of the body of a fragment.
@@ -45,12 +45,12 @@ pub struct Part {
     pub number: u32,
     /// The length of the fragment's body.
     pub of: u64,
-    /// Which of its bytes.
+    /// The bytes of the body that the part has.
     pub range: Range<u64>,
 }
 
 impl Part {
-    /// The first bytes of it, so many at most.
+    /// The same part, cut to its first `bytes` bytes at most.
     #[must_use]
     pub fn at_most(mut self, bytes: u64) -> Part {
         self.range.end = self.range.end.min(self.range.start.saturating_add(bytes));
@@ -58,7 +58,7 @@ impl Part {
     }
 }
 
-/// The fragments of which a worker has read parts last, the last one first.
+/// The fragments of which a worker has read parts most recently, the latest first.
 #[derive(Default)]
 pub(super) struct RecentParts(RefCell<VecDeque<Recent>>);
 
@@ -71,7 +71,7 @@ struct Recent {
 /// A block that was read.
 #[derive(Clone)]
 struct Block {
-    /// Where in the record.
+    /// Its place in the record.
     at: u64,
     bytes: Bytes,
 }
@@ -99,10 +99,10 @@ impl RecentParts {
     }
 }
 
-/// What was read of a fragment.
+/// The blocks that were read of a fragment.
 struct Blocks {
     bytes: Bytes,
-    /// Where in them the part is.
+    /// Where the part lies in `bytes`.
     part: Range<usize>,
     /// How many reads it took.
     reads: u8,
@@ -223,7 +223,7 @@ impl DiskIo {
             None if is_apart => member.store.decode_front(&front_bytes, guard.read()),
             None => member.store.decode_front(&bytes, guard.read()),
         };
-        // Whoever needs a record may have it even if it was killed.
+        // An answer may use a record that it needs even if the record was killed meanwhile.
         let _ = guard.done();
         let front = self.verified(&member.store, front, hash);
         let front = front.ok_or(Unread::Absent)?;
@@ -267,7 +267,7 @@ impl DiskIo {
         let offset = guard.read().offset + range.start;
         let brought = member.reads.read(offset, len, len).await?;
         Ok(match brought.is_part {
-            // Copy: a slow client may keep it, and the buffer holds what others have read, too.
+            // Copy: a slow client may keep these bytes for long, and the buffer also holds the bytes of other reads.
             true => Bytes::copy_from_slice(&brought.bytes[..len]),
             false => brought.bytes,
         })

@@ -5,7 +5,7 @@
 //! memory are compared when they are asked for (`purged`), and objects under way before they are published
 //! ([`super::Cache::still_valid`]).
 //!
-//! | kind | pattern | a record it meets |
+//! | kind | pattern | a record that matches |
 //! |---|---|---|
 //! | 1 | the beginning of a key | is dead |
 //! | 2 | a tag, in small letters | is dead |
@@ -27,11 +27,11 @@ use crate::object;
 
 /// The kind of predicate that names a prefix of the full key.
 pub const PREFIX: u8 = 1;
-/// That names a tag.
+/// The kind that names a tag.
 const TAG: u8 = 2;
-/// That makes stale what has a prefix.
+/// The kind that makes records with a key prefix stale.
 const SOFT_PREFIX: u8 = 4;
-/// That makes stale what has a tag.
+/// The kind that makes records with a tag stale.
 const SOFT_TAG: u8 = 5;
 
 /// The name of a kind of predicate.
@@ -45,7 +45,7 @@ pub fn name(kind: u8) -> &'static str {
     }
 }
 
-/// The longest tag, bytes; a store takes patterns of as much.
+/// The longest tag in bytes; a store takes patterns of up to this length.
 pub const TAG_BYTES_MAX: usize = 1024;
 
 /// How predicates of a kind match records, for the store (`store::Settings::manner`).
@@ -88,7 +88,7 @@ pub enum About {
 /// A purge by pattern.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Predicate {
-    /// Of what.
+    /// The objects it is about.
     pub about: About,
     /// Make it stale instead of removing it?
     pub soft: bool,
@@ -105,7 +105,7 @@ impl Predicate {
         }
     }
 
-    /// What [`Self::encode`] has made. `None`: a kind of another version.
+    /// Undoes [`Self::encode`]. `None`: a kind of another version.
     pub fn decode(kind: u8, pattern: &[u8]) -> Option<Predicate> {
         let pattern = pattern.to_vec();
         let (about, soft) = match kind {

@@ -1,4 +1,4 @@
-//! What the short way has read from disk and may not serve as it is: the long way begins with it.
+//! An object that the short way has read from disk but cannot serve as it is. The long way uses it instead of reading it again.
 
 use store::Sequence;
 
@@ -9,10 +9,10 @@ use record::facts::SwapIn;
 pub struct Preloaded {
     /// The object, verified.
     pub object: Object,
-    /// What reading it took.
+    /// The times of the read; `None` if it was still in a buffer.
     pub swap_in: Option<SwapIn>,
-    /// The invalidation sequence before it was looked up.
+    /// The invalidation sequence before the look-up.
     pub began: Sequence,
-    /// [`MemoryTier::removals`](crate::memory::MemoryTier::removals) before it was looked up.
+    /// [`MemoryTier::removals`](crate::memory::MemoryTier::removals) before the look-up.
     pub removals: u64,
 }

@@ -1,13 +1,13 @@
 //! Purges by pattern that objects in memory are still to be compared with.
 //!
-//! Memory may hold a million objects, so a purge of a prefix or a tag does not look for those that it is about. It is noted here, as in a
-//! store ([`store::Predicates`]), and gets the next *epoch*. An object has the epoch up to which it was compared: as long as that is the
-//! newest one, a hit asks nothing further. Else it is compared with the purges since, before it is served ([`super::memory`]).
+//! Memory may hold a million objects, so a purge of a prefix or a tag does not search for the objects it matches. It is noted here, as in
+//! a store ([`store::Predicates`]), and gets the next *epoch*. Each object records the epoch up to which it was compared. If that is the
+//! newest epoch, a hit needs no comparison. Otherwise the object is compared with the purges since, before it is served ([`super::memory`]).
 //!
 //! When all objects were compared with the purges of an epoch, these are dropped. Each purge, and each worker once a second, compares
-//! some objects, so purges do not pile up, and what they are about does not stay in memory for long.
+//! some objects, so purges do not pile up, and purged objects do not stay in memory for long.
 //!
-//! Limits: 32 MiB of patterns (those of a store). Beyond them the next purge compares objects until there is room.
+//! Limits: 32 MiB of patterns (the limit of a store). Beyond it the next purge compares objects until there is room.
 //! Not known here: shards, which objects were compared.
 
 use std::sync::{
@@ -23,7 +23,7 @@ use super::{object::Object, predicate};
 /// The kind that makes stale a resource with all its variants. Its pattern is [`word_of`] the primary hash.
 const SOFT_RESOURCE: u8 = u8::MAX;
 
-/// The purges, and their newest epoch. Each hit reads that, so what others write lies elsewhere.
+/// The purges, and their newest epoch. Each hit reads the epoch, so it has a cache line of its own, away from other threads' writes.
 #[repr(align(128))]
 pub(super) struct Purged {
     epoch: AtomicU64,
@@ -33,7 +33,7 @@ pub(super) struct Purged {
 struct Table {
     /// Their sequences are epochs.
     predicates: Predicates,
-    /// When the newest one came.
+    /// When the newest purge came.
     newest: UnixMillis,
 }
 
@@ -62,7 +62,7 @@ impl Purged {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Notes a purge that came now. False: there is no room for it.
+    /// Notes a purge that comes now. False: there is no room for it.
     pub(super) fn note(&self, kind: u8, pattern: &[u8], now: UnixMillis) -> bool {
         let mut table = self.table_mut();
         let next = self.epoch() + 1;
@@ -70,7 +70,7 @@ impl Purged {
             return false;
         }
         table.newest = now;
-        // Behind it: whoever sees the epoch finds the purge.
+        // The epoch is stored after the purge, so that a thread that sees the epoch finds the purge.
         self.epoch.store(next, Ordering::Release);
         true
     }
@@ -80,7 +80,7 @@ impl Purged {
         self.note(SOFT_RESOURCE, &word_of(primary.0.to_le_bytes()), now)
     }
 
-    /// How the purges since an epoch meet an object; and when the newest one came, for those that make it stale.
+    /// Whether the purges since an epoch match an object; and the time of the newest purge, from which a soft-purged object is stale.
     #[cold]
     pub(super) fn meet(&self, since: u64, object: &Object) -> (Met, UnixMillis) {
         let meta = [&object.primary.0.to_le_bytes()[..], &object.head].concat();
@@ -89,18 +89,18 @@ impl Purged {
         (met, table.newest)
     }
 
-    /// Drops those up to an epoch: every object was compared with them.
+    /// Drops the purges up to an epoch. Every object must have been compared with them.
     pub(super) fn prune(&self, upto: u64) {
         self.table_mut().predicates.prune(upto);
     }
 
-    /// How many there are.
+    /// How many purges are noted.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.table().predicates.len()
     }
 
-    /// Is there none?
+    /// Is no purge noted?
     pub(super) fn is_empty(&self) -> bool {
         self.table().predicates.is_empty()
     }
@@ -116,14 +116,14 @@ fn manner(kind: u8) -> Manner {
     }
 }
 
-/// No tag holds an LF.
+/// The word for a primary hash. It begins with LF, which no tag contains.
 fn word_of(primary: [u8; 8]) -> [u8; 9] {
     let mut word = [b'\n'; 9];
     word[1..].copy_from_slice(&primary);
     word
 }
 
-/// The primary hash of an object, and its tags. `meta`: that hash, then the head.
+/// Passes the primary hash and the tags of an object to `each`. `meta` is the hash, followed by the head.
 fn words(meta: &[u8], each: &mut dyn FnMut(&[u8])) {
     if let Some((primary, head)) = meta.split_first_chunk() {
         each(&word_of(*primary));

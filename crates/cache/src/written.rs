@@ -11,9 +11,9 @@ use record::events::{Events, number};
 /// One of the stores of a set.
 #[derive(Clone, Copy, Debug)]
 pub struct Member {
-    /// Its number in the set.
+    /// The store's number in the set.
     pub index: usize,
-    /// How many there are.
+    /// How many stores the set has.
     pub of: usize,
 }
 
@@ -25,13 +25,13 @@ pub struct Underway {
 }
 
 impl Member {
-    /// The number of its write.
+    /// The number of a write of this store.
     pub fn number_of(self, id: WriteId) -> u64 {
         // `index` is below `of`, so no two writes share a number.
         1 + id.number() * self.of as u64 + self.index as u64
     }
 
-    /// Its write is given to the device now.
+    /// A write of this store is given to the device now.
     pub fn begin(self, write: &store::Write) -> Underway {
         Underway {
             began: Instant::now(),
@@ -47,7 +47,7 @@ impl Member {
 }
 
 impl Underway {
-    /// The device has taken it. One that has failed is noted nowhere: what it held is not on disk.
+    /// Records that the device has taken the write. A failed write is not recorded, since its objects are not on disk.
     pub fn done(self, events: &Events) {
         events.write(self.began, self.write);
     }

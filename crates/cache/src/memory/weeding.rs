@@ -1,8 +1,8 @@
-//! Purges by pattern, and the walk through memory that lets go of what they are about.
+//! Purges by pattern, and the walk through memory that removes the objects they match.
 //!
-//! A purge is noted (`purged`); whatever it is about is found when it is asked for. So that it does not stay noted for ever, each purge, and
-//! each worker once a second, compares [`SWEPT_AT_ONCE`] objects: a walk through all of them takes as many purges as there are thousands of objects,
-//! and at its end all purges from before its beginning are dropped. So there are never more than twice as many.
+//! A purge is noted (`purged`), and an object is compared with it when it is asked for. So that purges do not stay noted for ever, each
+//! purge, and each worker once a second, compares the next [`SWEPT_AT_ONCE`] objects. At the end of a walk through all objects, the
+//! purges from before its beginning are dropped. With n thousand objects a walk takes at most n purges, so about 2n are noted at most.
 //!
 //! Not known here: how an object is compared.
 
@@ -13,13 +13,13 @@ use store::KeyHash;
 
 use super::{MemoryTier, SWEPT_AT_ONCE};
 
-/// So many are compared before a shard is free for others.
+/// How many objects are compared under one hold of a shard's lock.
 const UNDER_ONE_LOCK: usize = 128;
 
 /// How far objects were compared with purges by pattern.
 #[derive(Default)]
 pub(super) struct Walk {
-    /// The epoch at its beginning; 0: there is none.
+    /// The epoch at the beginning of the walk; 0: no walk is under way.
     upto: u64,
     shard: usize,
     slot: usize,
@@ -34,8 +34,8 @@ impl MemoryTier {
         self.weed();
     }
 
-    /// Whatever matches a purge by pattern (`predicate`) is not served any more from now on, or, if the purge is soft, is stale. It costs the
-    /// same however many objects there are.
+    /// From now on, objects that match a purge by pattern (`predicate`) are not served any more or, if the purge is soft, are stale. The
+    /// cost does not depend on the number of objects.
     ///
     /// Call it after the purge was recorded, so that [`MemoryTier::insert`] refuses objects that come meanwhile.
     pub fn purge(&self, kind: u8, pattern: &[u8], now: UnixMillis) {
@@ -53,7 +53,7 @@ impl MemoryTier {
             if self.purged.is_empty() {
                 return false;
             }
-            // Whoever inserts after this has an epoch that is not older.
+            // Objects inserted from now on have at least this epoch.
             walk.upto = self.purged.epoch();
         }
         let mut left = SWEPT_AT_ONCE;
