@@ -1,10 +1,10 @@
-//! Memory for long bodies that sockets are sent from without a copy.
+//! Memory for long bodies that are sent to sockets without a copy.
 //!
-//! A file in memory (memfd), cut into slots of one size, and mapped. What is kept in a slot is [`Bytes`] like any other. Who sends it to a
-//! plain socket asks where it lies ([`Arena::place_of`]) and lets the kernel send it from the file ([`Arena::send`]).
+//! The arena is a file in memory (memfd), mapped and cut into slots of one size. The content of a slot is given out as [`Bytes`]. To send
+//! it to a plain socket, ask where it lies ([`Arena::place_of`]) and let the kernel send it from the file ([`Arena::send`]).
 //!
-//! When the last of the bytes is dropped, its pages are punched out of the file. A page that a socket has not sent yet lives on
-//! with its content: the kernel gives the slot other pages when it is written again. So a slot may be used again at once.
+//! When the last reference to a slot is dropped, its pages are punched out of the file. A page that a socket has not sent yet keeps
+//! its content, because the kernel gives the slot new pages when it is written again. So a slot may be used again at once.
 //!
 //! Invariants:
 //!   A1  a slot is in `free`, or owned by exactly one [`Slot`], which is written before it is given out and never again
@@ -37,7 +37,7 @@ pub struct Arena {
     free: Mutex<Free>,
 }
 
-/// Slots are used for the first time in order, so that the list is as long as the most that were in use.
+/// Slots are used for the first time in order, so that the list is no longer than the most slots that were in use at once.
 struct Free {
     slots: Vec<u32>,
     untouched: u32,
@@ -48,7 +48,7 @@ unsafe impl Send for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Arena {}
 
-/// What is kept in a slot.
+/// A slot in use.
 struct Slot {
     arena: Arc<Arena>,
     number: u32,
@@ -56,7 +56,7 @@ struct Slot {
 }
 
 impl Arena {
-    /// So many slots, each of so many bytes, rounded up to pages. It takes address space, and no memory yet.
+    /// An arena of `slots` slots of `slot_bytes` each, rounded up to pages. It takes address space, but no memory yet.
     ///
     /// # Errors
     /// The kernel gives no such file, or no room to map it.
@@ -88,7 +88,7 @@ impl Arena {
         if body.is_empty() || body.len() > self.slot_bytes {
             return None;
         }
-        // From here on its drop gives the slot back.
+        // From here on, dropping `slot` gives the slot back.
         let slot = Slot {
             number: self.take()?,
             arena: Arc::clone(self),
@@ -105,16 +105,16 @@ impl Arena {
         Some(Bytes::from_owner(slot))
     }
 
-    /// Where these bytes lie in the file. `None`: they lie elsewhere.
+    /// Where these bytes lie in the file. `None`: they are not in this arena.
     pub fn place_of(&self, bytes: &[u8]) -> Option<u64> {
         let place = (bytes.as_ptr() as usize).checked_sub(self.base.as_ptr() as usize)?;
         (place < self.len()).then_some(place as u64)
     }
 
-    /// Lets the kernel send so many bytes of the file to a socket, which takes some of them.
+    /// Lets the kernel send up to `len` bytes of the file to a socket. Returns how many the socket has taken.
     ///
     /// # Errors
-    /// As of a write.
+    /// As for a write to the socket.
     pub fn send(&self, socket: impl AsFd, place: u64, len: usize) -> io::Result<usize> {
         let mut place = place;
         Ok(sendfile(socket, &self.file, Some(&mut place), len)?)

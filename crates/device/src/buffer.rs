@@ -10,8 +10,8 @@
 //! With 32 live buffers of 10 to 18 KB, making and freeing one took 27 ns instead of 234 with glibc's aligned
 //! allocation (two-core VM).
 //!
-//! The largest buffers hold a store's books for a moment at its start. They are mapped and unmapped: an allocator keeps such
-//! memory long after it was freed (mimalloc: 10 bytes for each object in the store, until something else was allocated).
+//! The largest buffers hold a store's log, journal and checkpoint for a moment at its start. They are mapped and unmapped, because an
+//! allocator keeps such memory long after it was freed (mimalloc: 10 bytes for each object in the store, until the next allocation).
 //!
 //! Invariants:
 //!   B1  `ptr` comes from `take` with this capacity, and is owned by exactly one value or free list
@@ -176,7 +176,7 @@ fn layout(capacity: usize) -> Layout {
         .expect("a buffer is smaller than the address space")
 }
 
-/// Memory of whole pages: from the allocator by `allocate`, or if it is large mapped, and then zero.
+/// Memory of whole pages: from the allocator by `allocate`, or mapped (and therefore zero) if it is large.
 fn take(capacity: usize, allocate: unsafe fn(Layout) -> *mut u8) -> NonNull<u8> {
     assert!(capacity > 0, "a buffer has a page at least");
     let layout = layout(capacity);
@@ -192,7 +192,7 @@ fn take(capacity: usize, allocate: unsafe fn(Layout) -> *mut u8) -> NonNull<u8> 
     NonNull::new(ptr).unwrap_or_else(|| handle_alloc_error(layout))
 }
 
-/// Frees what [`take`] gave.
+/// Frees memory from [`take`].
 ///
 /// # Safety
 /// `ptr` comes from [`take`] with this capacity, and nobody uses it any more.

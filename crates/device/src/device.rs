@@ -44,7 +44,7 @@ pub struct Device {
     health: Health,
     /// The threads that read and write it where io_uring is refused; made at first use.
     pool: OnceLock<Arc<Pool>>,
-    /// The lock is another process's, which has the same open file (`passed`).
+    /// Another process has the same open file, and owns its lock (`passed`).
     pub(crate) is_lent: AtomicBool,
 }
 
@@ -107,7 +107,7 @@ impl Device {
         })
     }
 
-    /// A device whose bytes `disk` keeps, in its own time.
+    /// A simulated device: `disk` keeps its bytes, and answers in virtual time.
     #[cfg(feature = "simulation")]
     pub fn simulated(size: u64, path: PathBuf, disk: Arc<dyn crate::disk::Disk>) -> Arc<Self> {
         Arc::new(Self {
@@ -121,7 +121,7 @@ impl Device {
         })
     }
 
-    /// Who keeps its bytes, if it is simulated.
+    /// The disk that keeps the bytes of a simulated device.
     #[cfg(feature = "simulation")]
     pub(crate) fn disk(&self) -> Option<&Arc<dyn crate::disk::Disk>> {
         match &self.backend {
@@ -146,7 +146,7 @@ impl Device {
         &self.path
     }
 
-    /// Makes a regular file that belongs to root the file of this user and group. A device stays whose it is.
+    /// Gives a regular file that belongs to root to this user and group. A block device keeps its owner.
     pub fn give_to(&self, uid: u32, gid: u32) -> Result<(), IoFault> {
         let Backend::File { file, .. } = &self.backend else {
             return Ok(());
@@ -236,7 +236,7 @@ impl Device {
         Ok(())
     }
 
-    /// Waits until what was written will survive a power failure, blocking.
+    /// Waits until all earlier writes would survive a power failure, blocking.
     pub fn flush_sync(&self) -> Result<(), IoFault> {
         match &self.backend {
             Backend::File { file, .. } => file.sync_data().map_err(|e| IoFault::device(0, 0, e)),

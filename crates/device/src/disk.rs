@@ -5,24 +5,24 @@ use std::io;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-/// What a disk is asked for.
+/// An operation asked of a disk.
 #[derive(Clone, Debug)]
 pub enum Asked {
-    /// Bring so many bytes.
+    /// Read `len` bytes.
     Read {
-        /// From where.
+        /// The first byte.
         at: u64,
-        /// How many.
+        /// The number of bytes.
         len: usize,
     },
-    /// Take these bytes.
+    /// Write these bytes.
     Write {
-        /// To where.
+        /// Where the first byte goes.
         at: u64,
-        /// Which.
+        /// The bytes.
         data: Bytes,
     },
-    /// Make durable what was written.
+    /// Make all earlier writes durable.
     Flush,
 }
 
@@ -31,9 +31,9 @@ pub trait Disk: Send + Sync {
     /// Begins an operation and answers it later, or never.
     fn begin(&self, asked: Asked, answer: oneshot::Sender<io::Result<Bytes>>);
 
-    /// The same at once: for the blocking transfers of start and stop.
+    /// Carries out an operation at once, for the blocking transfers of start and stop.
     ///
     /// # Errors
-    /// As the disk likes.
+    /// Any error that the simulation injects.
     fn at_once(&self, asked: Asked) -> io::Result<Bytes>;
 }

@@ -9,15 +9,15 @@
 //!   +--------------+-----------------+-----------------+-----------+
 //! ```
 //!
-//! What was filled is given out as [`Bytes`], piece by piece, and readers may have it at once. *Before* and *behind* are written
-//! at any time, until all of it is given out ([`Filling::share`]). Memory that nobody uses any more goes back to its [`FillingPool`] and is
-//! kept for the next one: a page fault costs more than copying the page.
+//! Filled bytes are given out as [`Bytes`], piece by piece, and may be read at once. *Before* and *behind* can be written at any time
+//! until the whole memory is given out ([`Filling::share`]). When the last reference is dropped, the memory goes back to its
+//! [`FillingPool`], which keeps it for reuse, since a page fault costs more than copying the page.
 //!
 //! Invariants:
-//!   G1  what lies in `begin..filled` is never changed again, nor is anything after `share`
-//!   G2  there is one `Filling` for a `Memory`, and it alone changes bytes, those that no [`Bytes`] has
+//!   G1  bytes in `begin..filled` never change again; after `share` no byte changes
+//!   G2  each `Memory` has one `Filling`; only this changes bytes, and only bytes that no [`Bytes`] covers
 //!
-//! Limits: a pool has so many bytes as it was told, lent and kept; [`KEPT_MAX`] are kept, none longer than [`KEPT_BYTES_MAX`].
+//! Limits: a pool lends and keeps at most `bytes_max` in all; [`KEPT_MAX`] buffers are kept, none longer than [`KEPT_BYTES_MAX`].
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -28,15 +28,15 @@ use bytes::Bytes;
 
 use crate::buffer::AlignedBuf;
 
-/// The most that are kept for the next ones.
+/// The most buffers that are kept for reuse.
 const KEPT_MAX: usize = 16;
-/// The longest that is kept.
+/// The longest buffer that is kept for reuse.
 const KEPT_BYTES_MAX: usize = 2 << 20;
 
 /// The memory of all [`Filling`]s of a process.
 pub struct FillingPool {
     bytes_max: AtomicUsize,
-    /// Of what is lent, until its last reader has gone or another counts it ([`Filling::counted_elsewhere`]), and of what is kept.
+    /// Kept and lent bytes. Lent bytes count until the last reader is gone, or until [`Filling::counted_elsewhere`].
     bytes: AtomicUsize,
     kept: Mutex<Vec<AlignedBuf>>,
 }
@@ -51,7 +51,7 @@ pub struct Filling {
 }
 
 struct Memory {
-    /// `None` only while it is dropped. Never dereferenced: all access is by `at`.
+    /// `None` only during the drop. Never dereferenced: all access is through `at`.
     buf: Option<AlignedBuf>,
     at: NonNull<u8>,
     len: usize,
@@ -60,13 +60,13 @@ struct Memory {
     is_counted: AtomicBool,
 }
 
-// SAFETY: memory of its own; who reads and who writes which bytes at the same time is ruled by G1 and G2.
+// SAFETY: a Memory owns its bytes; G1 and G2 exclude that a byte is written while another thread reads or writes it.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// These bytes.
+    /// The bytes in `range`.
     ///
     /// # Safety
     /// They lie within the memory, and nobody changes them while the slice lives.
@@ -75,7 +75,7 @@ impl Memory {
         unsafe { std::slice::from_raw_parts(self.at.as_ptr().add(range.start), range.len()) }
     }
 
-    /// These bytes, for writing.
+    /// The bytes in `range`, for writing.
     ///
     /// # Safety
     /// They lie within the memory, and nobody else reads or changes them while the slice lives.
@@ -105,13 +105,13 @@ struct Part {
 
 impl AsRef<[u8]> for Part {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: parts are made of what was filled, or shared, which lies within and does not change (G1).
+        // SAFETY: a part covers only filled or shared bytes, which lie within the memory and do not change (G1).
         unsafe { self.memory.slice(self.range.clone()) }
     }
 }
 
 impl FillingPool {
-    /// One that has so many bytes.
+    /// A pool of at most `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Arc<FillingPool> {
         Arc::new(FillingPool {
             bytes_max: AtomicUsize::new(bytes_max),
@@ -120,7 +120,7 @@ impl FillingPool {
         })
     }
 
-    /// From here on it has so many bytes. What is lent stays.
+    /// Changes the bound. Lent memory stays lent.
     pub fn resize(&self, bytes_max: usize) {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
         while self.bytes() > bytes_max && self.forget_one() {}
@@ -131,7 +131,7 @@ impl FillingPool {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// `len` bytes, of which `body` are to be filled. The others have any content. `None`: too much is lent.
+    /// Memory of `len` bytes, of which `body` are to be filled. The content of the others is arbitrary. `None`: too much is lent.
     pub fn lend(self: &Arc<Self>, len: usize, body: Range<usize>) -> Option<Filling> {
         assert!(
             body.start <= body.end && body.end <= len,
@@ -140,7 +140,7 @@ impl FillingPool {
         let mut buf = match self.take_kept(len) {
             Some(buf) => buf,
             None => {
-                // What is kept was of no use this time.
+                // No kept buffer has this length: free kept buffers until there is room for a new one.
                 while !self.count(len) {
                     if !self.forget_one() {
                         return None;
@@ -166,7 +166,7 @@ impl FillingPool {
         })
     }
 
-    /// Counts so many bytes more, if there is room for them.
+    /// Counts `len` more bytes, if there is room for them.
     fn count(&self, len: usize) -> bool {
         let most = self.bytes_max.load(Ordering::Relaxed);
         let fits = |bytes: usize| bytes.checked_add(len).filter(|sum| *sum <= most);
@@ -175,14 +175,14 @@ impl FillingPool {
             .is_ok()
     }
 
-    /// A kept one of exactly that length.
+    /// A kept buffer of exactly this length.
     fn take_kept(&self, len: usize) -> Option<AlignedBuf> {
         let mut kept = self.kept();
         let at = kept.iter().position(|buf| buf.len() == len)?;
         Some(kept.swap_remove(at))
     }
 
-    /// Gives back the memory of a kept one.
+    /// Frees one kept buffer. False: there is none.
     fn forget_one(&self) -> bool {
         let kept = self.kept().pop();
         if let Some(buf) = &kept {
@@ -222,11 +222,11 @@ impl Filling {
 
     /// The next bytes to be filled.
     pub fn space(&mut self) -> &mut [u8] {
-        // SAFETY: no part has bytes from `filled` on (G1), and this borrows the only one that writes (G2).
+        // SAFETY: no part covers bytes from `filled` on (G1), and `&mut self` borrows the only writer (G2).
         unsafe { self.memory.slice_mut(self.filled..self.end) }
     }
 
-    /// The first `n` bytes of [`Filling::space`] are filled: they do not change any more.
+    /// Declares the first `n` bytes of [`Filling::space`] filled, and returns them. They do not change any more.
     pub fn advance(&mut self, n: usize) -> Bytes {
         assert!(n <= self.left(), "{n} of {} bytes", self.left());
         let from = self.filled;
@@ -237,7 +237,7 @@ impl Filling {
     /// The bytes before and behind those that are to be filled.
     pub fn around(&mut self) -> (&mut [u8], &mut [u8]) {
         assert!(!self.is_shared, "it was given out");
-        // SAFETY: no part has these bytes before `share`, the two do not overlap, and this borrows the only one that writes (G2).
+        // SAFETY: no part covers these bytes before `share`, the two ranges do not overlap, and `&mut self` borrows the only writer (G2).
         unsafe {
             (
                 self.memory.slice_mut(0..self.begin),
@@ -246,14 +246,14 @@ impl Filling {
         }
     }
 
-    /// All of it. Nothing is changed from here on.
+    /// The whole memory. No byte of it changes from here on.
     pub fn share(&mut self) -> Bytes {
         self.is_shared = true;
         self.filled = self.end;
         self.part(0..self.memory.len)
     }
 
-    /// Whoever keeps what was given out counts its bytes from here on; the pool may lend as many again.
+    /// From here on another module counts these bytes, so the pool may lend as many again.
     pub fn counted_elsewhere(&self) {
         if self.memory.is_counted.swap(false, Ordering::Relaxed) {
             let len = self.memory.len;

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 /// machine suspends a thread, and shorter than any time-out.
 const SUBMIT_MAX: Duration = Duration::from_secs(1);
 
-/// What is known of a device's answers, shared by all threads that use it.
+/// The state of a device's answers, shared by all threads that use it.
 #[derive(Debug)]
 pub struct Health {
     opened: Instant,
@@ -111,7 +111,7 @@ impl Health {
         self.bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// It has ended.
+    /// A read of `bytes` bytes has ended.
     pub(crate) fn end_read(&self, bytes: u64) {
         self.answered();
         self.bytes.fetch_sub(bytes, Relaxed);

@@ -126,7 +126,7 @@ impl Meter {
     }
 }
 
-/// Moves a mean towards one more value, which gets one part in so many.
+/// Moves a mean towards a new value, which gets the weight 1/`share`.
 fn nearer(mean: u64, one: u64, share: u64) -> u64 {
     mean - mean / share + one / share
 }

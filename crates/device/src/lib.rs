@@ -16,7 +16,7 @@
 //!     threads   a pread/pwrite pool for each device, where io_uring is refused
 //!     inline    at once, on the caller's thread: memory devices in tests
 //!   latency   how long reads take
-//!   arena     memory that sockets are sent from without a copy: no device, but a mapping
+//!   arena     memory whose bytes go to sockets without a copy: no device, but a mapping
 //!   socket    unacknowledged bytes of a socket: no device, but a system call without a safe wrapper
 //!   health    whether reads finish at all
 //!     filesystem  which file systems accept a submission without blocking

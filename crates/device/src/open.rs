@@ -7,7 +7,7 @@
 //! that flag at different points.
 //!
 //! A killed process keeps its locks until the kernel has finished its disk operations. A lock is therefore tried for
-//! about a second before it counts as refused.
+//! about five seconds before it counts as refused.
 //!
 //! A disk is also claimed (O_EXCL). The kernel then refuses to mount it, and refuses us if the disk or one of its
 //! partitions is mounted or part of an array. The lock keeps away our own readers, and udev, which would otherwise
@@ -86,8 +86,8 @@ pub struct Opened {
 impl Device {
     /// Opens a regular file (and creates it if asked to) or a block device, and locks it for this process.
     ///
-    /// Blocking: up to a second if another process holds it. Without `fallocate` a new file is written full of zeros,
-    /// which takes long.
+    /// Blocking: up to about five seconds if another process holds it. Without `fallocate` a new file is written full of
+    /// zeros, which takes long.
     pub fn open(path: &Path, options: OpenOptions) -> Result<Opened, OpenError> {
         let fail = |source: io::Error| OpenError::Open {
             path: path.to_owned(),
@@ -277,7 +277,7 @@ fn refuse_what_is_not_ours(file: &File, path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Tries again, a limited number of times, while the error says that another process has it.
+/// Tries at most [`LOCK_TRIES`] times, as long as `held` says that the error is due to another process.
 fn patiently<T, E>(attempt: impl Fn() -> Result<T, E>, held: impl Fn(&E) -> bool) -> Result<T, E> {
     for _ in 1..LOCK_TRIES {
         match attempt() {

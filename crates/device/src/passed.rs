@@ -1,10 +1,10 @@
-//! A device that goes from one process to another, open as it is.
+//! Passing an open device from one process to another.
 //!
-//! The lock of a file and the claim of a disk belong to the open file, not to the process. So both stay as they are while the descriptor
-//! is passed on, and there is no moment in which a third process could take the device. For the same reason only one of the two may unlock
-//! it: the one that has it last ([`Device::give_away`], [`Device::take_over`]).
+//! The lock of a file and the claim of a disk belong to the open file, not to the process. So both stay in force while the descriptor
+//! is passed on, and a third process can never take the device. For the same reason only one of the two processes may unlock the device:
+//! the one that uses it last ([`Device::give_away`], [`Device::take_over`]).
 //!
-//! Not known here: how a descriptor is passed, who may write when.
+//! Not known here: how a descriptor is passed, which process may write when.
 
 use std::fs::File;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -19,7 +19,7 @@ use crate::buffer::ALIGN_BYTES;
 use crate::device::{BLOCK_BYTES_LEAST, Device};
 use crate::open_error::OpenError;
 
-/// What a descriptor does not say of its device.
+/// The facts about a device that its descriptor does not tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passport {
     /// The path it was opened at.
@@ -31,7 +31,7 @@ pub struct Passport {
 }
 
 impl Device {
-    /// The descriptor, and what it does not say. `None`: it is memory, which no other process can have.
+    /// The descriptor and the passport of the device. `None` for a memory device, which cannot be passed on.
     pub fn to_pass_on(&self) -> Option<(BorrowedFd<'_>, Passport)> {
         let fd = self.as_fd()?;
         let passport = Passport {
@@ -42,10 +42,10 @@ impl Device {
         Some((fd, passport))
     }
 
-    /// A device that another process has opened and locked. It stays the other's until [`Self::take_over`].
+    /// A device that another process has opened and locked. The other process unlocks it, unless [`Self::take_over`] is called.
     ///
     /// # Errors
-    /// It is neither a file nor a block device, or not as large as is said.
+    /// It is neither a file nor a block device, is smaller than the passport says, or the passport's sizes are invalid.
     pub fn passed_on(fd: OwnedFd, passport: Passport) -> Result<Arc<Device>, OpenError> {
         let Passport {
             path,
@@ -92,7 +92,7 @@ impl Device {
         self.is_lent.store(false, Ordering::SeqCst);
     }
 
-    /// Is it at this path?
+    /// Was it opened at this path?
     pub fn is_at(&self, path: &Path) -> bool {
         self.path() == path
     }

@@ -53,7 +53,7 @@ impl Pool {
         Ok(Arc::new(pool))
     }
 
-    /// Queues a job. False: as many wait as may.
+    /// Queues a job. False: `waiting_max` jobs wait already.
     pub(crate) fn submit(&self, job: Job, waiting_max: usize) -> bool {
         {
             let mut jobs = self.0.jobs.lock().expect(NO_PANIC);
@@ -75,7 +75,7 @@ impl Drop for Pool {
 }
 
 impl Queue {
-    /// A thread's life.
+    /// Runs jobs on this thread until the pool is closed.
     fn serve(&self) {
         loop {
             let job = {

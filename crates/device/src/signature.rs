@@ -248,7 +248,7 @@ impl Disk<'_> {
         })
     }
 
-    /// The volume descriptors of optical media: a disk may be both, then the newer counts.
+    /// The volume descriptors of optical media. A disk may have both kinds; then UDF, the newer one, counts.
     fn optical(&self) -> Option<Signature> {
         const DESCRIPTORS: u64 = 32_768;
         const MAX: u64 = 64;

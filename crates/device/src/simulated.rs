@@ -1,6 +1,6 @@
-//! Devices of a simulation: somebody else keeps the bytes, answers in virtual time, and does wrong what disks do wrong.
+//! Devices of a simulation: a [`Disk`] keeps the bytes, answers in virtual time, and makes the mistakes of real disks.
 //!
-//! Not known here: what goes wrong, and when.
+//! Not known here: which faults happen, and when.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -38,7 +38,7 @@ pub async fn probe(device: &Arc<Device>, nth: u64) {
     }
 }
 
-/// Carries out an operation; it goes on when its waiter has gone.
+/// Carries out an operation. The operation goes on if this future is dropped.
 pub(crate) async fn run(
     disk: &Arc<dyn Disk>,
     in_flight: Rc<Cell<usize>>,

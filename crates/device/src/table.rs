@@ -14,7 +14,7 @@
 //!
 //! Invariants:
 //!   O1  memory handed out by `next` is owned by its slot until `complete` for that slot, and does not move
-//! O2  a slot is free exactly when it has no waiter and the kernel has no operation of it
+//!   O2  a slot is free exactly when it has no waiter and the kernel has no operation of it
 //!   O3  `flying` slots are in state Flying; `waiting` holds the slots in state Waiting, each once
 //!
 //! Not known here: rings and system calls; `uring` makes them.
@@ -88,7 +88,7 @@ struct Slot {
     memory: Memory,
     waiter: Waiter,
     answer: Option<Answer>,
-    /// The kernel has not finished it.
+    /// Counts a read in the device's health until the kernel has finished it.
     held: Option<Held>,
 }
 

@@ -8,7 +8,7 @@
 //!   T1  `buffer[..done]` has been moved, and `done` is a multiple of `block` until the transfer is finished
 //!   T2  every step begins and ends at a block border, and lies inside `buffer[..len]`
 //!
-//! Not known here: who moves the bytes.
+//! Not known here: which engine moves the bytes.
 
 use bytes::{Buf as _, Bytes};
 

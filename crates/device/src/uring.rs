@@ -9,7 +9,7 @@
 //! SINGLE_ISSUER tells the kernel that one thread submits, COOP_TASKRUN that completions need not interrupt that
 //! thread. Kernels before 6.0 get a plain ring.
 //!
-//! If a transfer might block within that call (`health`), the kernel is told to use its own threads.
+//! If a transfer might block within `io_uring_enter` (`health`), the kernel is told to use its own threads.
 //!
 //! Invariants:
 //!   U1  every submission queue entry points to memory owned by its table slot (O1)
