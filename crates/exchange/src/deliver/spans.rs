@@ -1,4 +1,4 @@
-//! Sending a body: spans of it, one after the other, each from where its bytes are.
+//! Sending a body in spans, one after the other, each from the place where its bytes are.
 //!
 //! ```text
 //! wanted by the client      [--------------------------------)
@@ -7,25 +7,24 @@
 //!
 //! | source | when its bytes are missing |
 //! |---|---|
-//! | memory | they never are |
-//! | disk, fragment by fragment | before anything was sent the caller does something else; later they come from the origin |
+//! | memory | never happens |
+//! | disk, fragment by fragment | before anything was sent [`send`] returns false; later they come from the origin |
 //! | a fetch under way, also one that this client is too slow for | the same; without an origin that could fill the hole the answer breaks off |
 //! | the origin, into fragments on the way | the origin is asked once more |
 //! | a member of our cluster | another one is asked for the rest, or the origin |
 //!
-//! A body in fragments may take hours to send, and room is made meanwhile: a fragment that has not been read yet may be gone. The
-//! head is out, so the bytes must come from the origin, and only if it is certain that they belong to the same representation: a
-//! strong validator says so (RFC 9110 §13.1.5, §15.3.7). Otherwise the answer breaks off, and the client sees that it is not
-//! complete.
+//! A body in fragments may take hours to send, and a fragment that was not read yet may be evicted meanwhile. The head is out, so
+//! the missing bytes must come from the origin, and only if a strong validator proves that they belong to the same representation
+//! (RFC 9110 §13.1.5, §15.3.7). Otherwise the answer breaks off, and the client sees that it is not complete.
 //!
-//! A fragment that is being sent is held in memory, and counted in the ledger ([`ledger`]). When that is crowded, fragments are
-//! read in small parts, and a client that takes nothing for [`CROWDED_WAIT`] keeps a small piece of its own; the rest is read
-//! again when that piece is through. So slow clients cost little memory, and fast ones are not touched.
+//! A fragment that is being sent is held in memory, and counted in the ledger ([`ledger`]). When the ledger is crowded, fragments are
+//! read in small parts, and for a client that takes nothing for [`CROWDED_WAIT`] only a copied small piece stays in memory; the rest
+//! is read again when that piece is through. So slow clients cost little memory, and fast clients are not affected.
 //!
-//! What the origin sends is read no faster than the client reads: a client that leaves after a minute of film has not made us fetch
-//! the rest, except for the fragment that is on its way.
+//! The origin's answer is read no faster than the client reads. If the client leaves after a minute of film, the rest is not
+//! fetched, except for the fragment that is on its way.
 //!
-//! Not known here: heads, which spans, what becomes of the request.
+//! Not known here: heads, the choice of spans, the rest of the request.
 
 use std::{ops::Range, pin::pin, rc::Rc, sync::Arc, time::Duration};
 
@@ -59,17 +58,17 @@ use origin::{OriginContext, body::Body};
 use record::metrics;
 use rules::key::fragment_key;
 
-/// So long may a client take nothing before it gives back what is held for it, if there is need.
+/// How long a client may take nothing before the memory held for it is given back, if the ledger is crowded.
 const CROWDED_WAIT: Duration = Duration::from_secs(1);
 
-/// What is left to such a client.
+/// The bytes that stay in memory for such a client.
 const SMALL_PIECE_BYTES: usize = 16 << 10;
 
 /// A span of a body.
 pub struct Span<'a> {
-    /// Goes before its bytes.
+    /// Sent before the bytes of the span.
     pub lead: Bytes,
-    /// Its place in the body. One that is as long as the body turns out to be ends at `u64::MAX`.
+    /// Its place in the body. The end is `u64::MAX` if the span ends with a body of unknown length.
     pub range: Range<u64>,
     /// Where its bytes are.
     pub from: Source<'a>,
@@ -83,7 +82,7 @@ pub enum Source<'a> {
     Disk(&'a Object),
     /// A fetch under way; the reader stands at the beginning of the span.
     Flight(&'a FlightReader),
-    /// An answer of the origin's.
+    /// An answer that the origin is sending.
     Origin(Box<FromOrigin>),
 }
 
@@ -91,12 +90,12 @@ pub enum Source<'a> {
 pub struct FromOrigin {
     body: Body,
     watch: Watch,
-    /// The place in the body that its next byte has, and the end of what it sends.
+    /// The place in the body of the next byte, and the end of the bytes that the origin sends.
     range: Range<u64>,
     filling: Option<Filling>,
 }
 
-/// What came next from a source.
+/// The next event of a source.
 enum Got {
     Piece(Bytes),
     /// Bytes of a fragment, and the part of them that is wanted.
@@ -104,9 +103,9 @@ enum Got {
     End(Option<Arc<Fields>>),
     /// The bytes are not there.
     Missing,
-    /// There will be no more.
+    /// The source has broken off.
     Broken,
-    /// The same, because the client fell behind the others that read along.
+    /// The same, because the client fell behind the other readers of the fetch.
     Lagged,
     /// The client has left.
     Gone,
@@ -120,16 +119,16 @@ enum Ended {
     Gone,
 }
 
-/// What spans are of, so that somebody can be asked for what is missing.
+/// The body that the spans belong to. It decides who is asked for missing bytes.
 #[derive(Clone, Copy)]
 pub enum Whole<'a> {
-    /// Nobody can be asked.
+    /// Missing bytes cannot be asked for.
     Unknown,
-    /// An object that is stored: its origin.
+    /// A stored object: its origin is asked.
     Stored(&'a Object),
-    /// A response with these fields and a body of so many bytes, which a member of our cluster is sending: another one, or the origin.
+    /// A response with these fields and this length of body, sent by a member of our cluster: another member is asked, or the origin.
     Forwarded(&'a Fields, u64),
-    /// The same, which the origin is sending: the origin, once more.
+    /// The same, sent by the origin: the origin is asked once more.
     Arriving(&'a Fields, u64),
 }
 
@@ -198,14 +197,14 @@ async fn send_span(
                     if at >= range.end
                         || from.is_behind_fragment(&ex.worker.shared.cache, number, at)
                     {
-                        // Not before: what was given back, or is sent in small steps, is read again.
+                        // Release the fragment only now: bytes that were given back, or are sent in small parts, are read again.
                         holding.read(ex.worker.storage.disk.as_ref(), number);
                     }
                 })
             }
             Got::Missing if ex.reply.sent().bytes == 0 => return Ended::NotBegun,
             got @ (Got::Missing | Got::Broken | Got::Lagged) => {
-                // An origin that breaks off is not asked by all those at once that shared its answer.
+                // When a shared answer breaks off, its readers do not ask for the rest, since all would ask the origin at once.
                 let is_for_many = matches!((&got, &from, whole),
                     (Got::Broken, Source::Flight(reader), Whole::Arriving(..)) if reader.flight.was_shared());
                 let rest = match std::mem::take(&mut may_ask) && !is_for_many {
@@ -216,7 +215,7 @@ async fn send_span(
                     note_laggard(ex, matches!(got, Got::Lagged));
                     return Ended::Lost;
                 };
-                // Of a body that is arriving it was not said.
+                // The end may have been unknown, if the body was arriving.
                 range.end = range.end.min(rest.range.end);
                 from = Source::Origin(Box::new(rest));
                 Ok(())
@@ -231,8 +230,8 @@ async fn send_span(
     Ended::All(None)
 }
 
-/// Sends this part of the bytes of a fragment, which are counted as long as they are held. Returns how much of the part was sent: less than all if the
-/// rest had to be given back.
+/// Sends this part of a fragment, whose bytes are counted as long as they are held. Returns how many bytes of the part were sent: fewer
+/// than all if the rest had to be given back.
 async fn send_held(
     ex: &mut Exchange<'_>,
     fragment: Bytes,
@@ -242,7 +241,7 @@ async fn send_held(
     let begun = Instant::now();
     let shared = &ex.worker.shared;
     let holder = ex.reply.holder(&shared.ledger);
-    // Where it is kept for everybody it counts there.
+    // A fragment that is kept in memory for all clients is counted there, not here.
     let is_kept = shared.cache.fragments.place_of(&fragment).is_some();
     let mut held = holder.hold(if is_kept { 0 } else { fragment.len() });
     let mut pinned = is_kept.then(|| holder.pin(fragment.len()));
@@ -273,7 +272,7 @@ async fn send_held(
 }
 
 impl Source<'_> {
-    /// What comes next, of these bytes.
+    /// The next event of the source, with bytes of `range`.
     async fn next(
         &mut self,
         ex: &mut Exchange<'_>,
@@ -290,7 +289,8 @@ impl Source<'_> {
             }
             Source::Flight(reader) => next_of_flight(ex, reader, holding, range).await,
             Source::Origin(from) => {
-                // A client that leaves is noticed by what is sent to it, unless nothing is; what is stored goes on until then.
+                // Sending notices a client that has left. So the client is watched only while bytes before the range are skipped, or
+                // if nothing is stored; a fill goes on until the next bytes are sent.
                 let from_is_behind = from.range.start < range.start;
                 let is_stored = from.filling.as_ref().is_some_and(|it| !it.is_over());
                 let got = tokio::select! {
@@ -307,7 +307,7 @@ impl Source<'_> {
         }
     }
 
-    /// Is this place in the body behind that fragment?
+    /// Does the place `at` in the body lie behind the fragment `number`?
     fn is_behind_fragment(&self, cache: &Cache, number: u32, at: u64) -> bool {
         let primary = match self {
             Source::Disk(object) => object.primary,
@@ -318,14 +318,14 @@ impl Source<'_> {
         at >= (u64::from(number) + 1).saturating_mul(size)
     }
 
-    /// So much of a fragment was sent.
+    /// Tells the reader of a flight that bytes of a fragment were sent.
     fn advance(&self, bytes: u64) {
         if let Source::Flight(reader) = self {
             reader.advance(bytes);
         }
     }
 
-    /// Nobody waits for it any more.
+    /// The source is not needed any more. A fragment of it that is half stored is completed in the background.
     fn leave(self, worker: &Rc<Worker>) {
         if let Source::Origin(from) = self
             && let Some(filling) = from.filling.filter(Filling::is_amid)
@@ -352,7 +352,7 @@ async fn next_of_object(
     let (primary, key) = (object.primary, &object.key);
     let begin = u64::from(number) * size;
     let end = object.body_bytes().min(begin + size);
-    // What is kept in memory is sent from there, whatever else is held.
+    // A fragment that is kept in memory is sent from there, however much is held for the client.
     let most = range.end.min(end) - range.start;
     let part = Part {
         number,
@@ -386,9 +386,9 @@ async fn next_of_object(
             let wanted = part.range.end - part.range.start;
             let part = part.at_most(bytes_granted(ex, || ()).await);
             let bytes = (part.range.end - part.range.start) as usize;
-            // Counted before it is there: many may be read at once.
+            // Count the bytes before the read, since many reads may be under way at once.
             let reserved = holder.hold(bytes);
-            // Boxed, as are others here: a request that waits for an origin or its client has no place for a read of the disk.
+            // Boxed, as other futures here, so that a request that waits for an origin or a client needs no memory for a disk read.
             let read = disk.load_part(primary, key, large.fetch_id, part, waits);
             let read = Box::pin(read).await;
             drop(reserved);
@@ -400,10 +400,10 @@ async fn next_of_object(
     };
     let Some((loaded, part)) = piece else {
         holding.read(Some(disk), number);
-        // If it is there all the same, its device was too slow, and may give it another time.
+        // If the fragment still exists, its device was only too slow, and a later read may succeed.
         let is_late = disk.has_fragment(primary, key, large.fetch_id, number);
         if !is_late && !httpcache::has_strong_validator(&object.fields()) {
-            // Nobody can fill the hole, so the rest is of no use either.
+            // The hole cannot be filled, so the other fragments are of no use either.
             worker.shared.cache.forget_stored(object);
         }
         return None;
@@ -418,15 +418,15 @@ async fn next_of_object(
     Some(Got::Fragment(body, number, part))
 }
 
-/// A copy of a part, for a client that may not hold the blocks around it.
+/// Copies a part, so that the client does not hold the blocks around it.
 fn copied(loaded: LoadedFragment, part: Range<usize>) -> (LoadedFragment, Range<usize>) {
     let body = Bytes::copy_from_slice(&loaded.body[part]);
     let all = 0..body.len();
     (LoadedFragment { body, ..loaded }, all)
 }
 
-/// How much may be read from disk for this client now. It waits until that is something, and makes room meanwhile. An answer of which
-/// nothing waits for its client gets a little after a while, whatever else the connection holds.
+/// How many bytes may be read from disk for this client now. Waits until some are granted, and calls `make_room` meanwhile. An answer
+/// that has no bytes waiting for its client is granted a few after a while, whatever else the connection holds.
 async fn bytes_granted(ex: &Exchange<'_>, make_room: impl Fn()) -> u64 {
     let (worker, ledger) = (ex.worker, &ex.worker.shared.ledger);
     let holder = ex.reply.holder(ledger);
@@ -443,7 +443,7 @@ async fn bytes_granted(ex: &Exchange<'_>, make_room: impl Fn()) -> u64 {
     granted.max(SMALL_PIECE_BYTES) as u64
 }
 
-/// The next piece of a response that is arriving; what the fetch no longer keeps is read back from the store.
+/// The next piece of a response that is arriving. Bytes that the fetch no longer keeps are read from the store.
 async fn next_of_flight(
     ex: &mut Exchange<'_>,
     reader: &FlightReader,
@@ -465,7 +465,7 @@ async fn next_of_flight(
             let primary = reader.flight.primary;
             let shared = &ex.worker.shared;
             let of = u64::from(shared.cache.store.of(primary).fragment_bytes());
-            // What the fetch keeps for this client lies behind what the client reads here.
+            // The fetch may keep less: the bytes it keeps for this client lie behind those read here.
             let make_room = || reader.flight.keep_less(SMALL_WINDOW_BYTES);
             let granted = bytes_granted(ex, make_room).await;
             let most = usize::try_from(granted).map_or(left, |most| left.min(most));
@@ -475,10 +475,10 @@ async fn next_of_flight(
                 of,
                 range: skip as u64..(skip + most) as u64,
             };
-            // The last one may be shorter.
+            // The last fragment may be shorter.
             let is_full = reader.flight.arrived_bytes() >= (u64::from(number) + 1) * of;
             let fetch = (primary, &key[..], fetch_id);
-            // Counted before it is there: many may be read at once.
+            // Count the bytes before the read, since many reads may be under way at once.
             let reserved = ex.reply.holder(&shared.ledger).hold(most);
             let found = match &ex.worker.storage.disk {
                 Some(disk) => Box::pin(holding.load_of_fetch(disk, fetch, part, is_full)).await,
@@ -490,7 +490,7 @@ async fn next_of_flight(
                     if let Some(swap_in) = found.swap_in {
                         ex.record.swapped_in(swap_in);
                     }
-                    // A copy of a part, rather than the blocks around it for long.
+                    // Copy the part, or the client would hold the blocks around it for long.
                     let (found, part) = match granted < left as u64 {
                         true => copied(found, part),
                         false => (found, part),
@@ -513,7 +513,7 @@ async fn next_of_flight(
     }
 }
 
-/// Notes that a client is cut, if it is, because it fell behind a fetch that it shares.
+/// If `is_laggard`, records that the client is cut off because it fell behind a fetch that it shares.
 fn note_laggard(ex: &mut Exchange<'_>, is_laggard: bool) {
     if is_laggard {
         ex.record.is_cut(true);
@@ -521,9 +521,9 @@ fn note_laggard(ex: &mut Exchange<'_>, is_laggard: bool) {
     metrics::add(&ex.worker.counters.body_laggards_cut, u64::from(is_laggard));
 }
 
-/// What comes next of the body. If that is its first piece and it takes long, the head goes out before it.
+/// The next event of the body. If the first piece takes long, the head is sent before it.
 ///
-/// What is stored is fetched whether or not the client has left, so one that has merely finished sending gets its answer.
+/// A fetch that is stored goes on even if the client has left. So a client that has merely closed its sending side gets its answer.
 async fn first_or_next(ex: &mut Exchange<'_>, reader: &FlightReader) -> Result<Next, Gone> {
     if ex.reply.sent().bytes == 0 {
         let watch = ex.worker.deadlines.watch();
@@ -587,7 +587,7 @@ impl FromOrigin {
     }
 }
 
-/// Asks for the bytes of `range`. `None`: they cannot be had, or nobody could tell whether they belong to it.
+/// Asks for the bytes of `range`. `None`: they cannot be had, or may belong to another representation.
 async fn ask_for_rest(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
@@ -617,7 +617,7 @@ async fn ask_for_rest(
     };
     let is_all = |head: &ResponseHead| {
         let has_length = head.framing == Framing::Length(total);
-        // A 206 may leave out what the client knows; a 200 without a coding has none.
+        // A 206 may omit Content-Encoding, since the client knows it; a 200 without it has no coding.
         let coding = stored.first(b"content-encoding");
         let is_same_coding = coding == head.fields.first(b"content-encoding");
         let is_same = is_same_coding && httpcache::is_of_same(&stored, &head.fields);
@@ -629,7 +629,7 @@ async fn ask_for_rest(
     let sent = if is_rest(&head) {
         first..behind
     } else if matches!(whole, Whole::Arriving(..)) && is_all(&head) {
-        // The origin knows no ranges: what the client has is passed over.
+        // The origin does not support ranges: skip the bytes that the client has.
         0..total
     } else {
         return None;

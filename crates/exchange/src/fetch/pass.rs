@@ -1,11 +1,11 @@
-//! Requests the cache has no part in: other methods, bodies, ranges of what is not stored, upgrades, tunnels.
+//! Requests that bypass the cache: other methods, requests with a body, ranges of objects that are not stored, upgrades.
 //!
 //! Request and response are moved at the same time, each as fast as its slower end: an origin may answer before
-//! it has read the body, and a client may wait for `100 Continue` before it sends one. Whichever ends first in an
-//! unclean way closes both connections.
+//! it has read the body, and a client may wait for `100 Continue` before it sends one. If either side ends
+//! uncleanly, both connections are closed.
 //!
-//! After an unsafe method that succeeded, what is stored under its URI (and under Location and Content-Location of
-//! the same origin) is invalidated, before the client sees the answer (RFC 9111 §4.4).
+//! After an unsafe method has succeeded, the objects stored under its URI (and under Location and Content-Location of
+//! the same origin) are invalidated before the client sees the answer (RFC 9111 §4.4).
 
 use base::clock::Instant;
 use base::mistakes::{Mistake, makes};
@@ -48,12 +48,12 @@ use purging::change::Change;
 use record::metrics;
 use rules::key::{add_names, name_of_key};
 
-/// How long a client that expects `100 Continue` waits for the origin's word before it gets ours.
+/// How long a client that expects `100 Continue` waits for the origin's interim response before it gets ours.
 const CONTINUE_WAIT: Duration = Duration::from_secs(1);
-/// How long an origin that takes no more of a body is listened to.
+/// How long to wait for a response of an origin that takes no more of the body.
 const LAST_WORD_WAIT: Duration = Duration::from_secs(1);
 
-/// Answers a request that the cache has no part in.
+/// Answers a request that bypasses the cache.
 pub async fn answer(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward) -> After {
     //= rfc9111 §5.2.1.7   only what is stored is wanted, whatever stands beside it
     if wanted.is_read() && RequestDirectives::parse(&wanted.request).only_if_cached {
@@ -89,7 +89,7 @@ pub async fn exchange(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward) -> A
         Ok(answered) => answered,
         Err(failure) => return failed(ex, wanted, why, failure).await,
     };
-    // Whatever answers it from now on: behind an early answer is more of the body, and no request.
+    // This holds for every answer from here on. After an early answer the connection carries more of the body, not another request.
     ex.reply.keep_open_if(ex.body.is_through());
     if response.status == 101 {
         let asked = wanted.upgrade.as_ref();
@@ -110,7 +110,7 @@ pub async fn exchange(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward) -> A
     relay(ex, upstream, &response, upload, Class::Uncachable, status).await
 }
 
-/// There is no answer to pass on.
+/// Answers a request that got no response from the origin.
 async fn failed(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward, failure: Failure) -> After {
     let worker = ex.worker;
     let error = match failure {
@@ -121,7 +121,7 @@ async fn failed(ex: &mut Exchange<'_>, wanted: &Wanted, why: Forward, failure: F
         }
         Failure::Origin(error) => error,
     };
-    // A call of gRPC ends as the origin has ended it: the codes mean something to its client.
+    // A gRPC call ends with the origin's own reset code, which means something to its client.
     if let Some(code) = error.reset_code().filter(|_| is_grpc(ex, &wanted.request)) {
         worker.counters.origin_failed(error.token());
         ex.reply.reset(code);
@@ -151,14 +151,14 @@ fn is_one_of(response: &ResponseHead, asked: &[u8]) -> bool {
     chosen.peek().is_some() && chosen.all(is_asked)
 }
 
-/// A place among the uploads of the client, or none in time.
+/// A place among the uploads of the client. `None`: no place became free in time.
 async fn place(ex: &Exchange<'_>, wanted: &Wanted) -> Option<Place> {
     let plan = &ex.edition().plan;
     let (to, pool) = (&wanted.asked.destination, ex.worker.origin.connector.pool());
     let servers = wanted.asked.upstream.as_ref();
     let in_use = || match servers {
         Some(of) => {
-            // As they are asked: their connections are kept apart by TLS and HTTP/2.
+            // The destinations as they are asked, because connections are kept apart by TLS and HTTP/2.
             let now = of.now();
             let servers = now.destinations(to.terms.as_ref(), to.http2);
             servers.map(|to| pool.in_use_of(&to)).sum()
@@ -181,11 +181,11 @@ fn rate_min(ex: &Exchange<'_>, wanted: &Wanted) -> u64 {
     }
 }
 
-/// How long the answer to an unsafe method waits for the disk, and for the other members of a cluster, to remember what it made untrue.
+/// How long the answer to an unsafe method waits until its invalidation is durable, and known to the other members of a cluster.
 const REMEMBER_MAX: Duration = Duration::from_secs(10);
 
-/// What is stored under the URIs an unsafe method wrote to is no longer true, whichever listener stored it. It holds at once; and
-/// also after a crash from the moment the client sees the answer, if the disk takes it in time.
+/// Invalidates the objects under the URIs that an unsafe method has changed, whichever listener stored them. This holds at once, and
+/// survives a crash from the moment the client sees the answer, if the disk takes it in time.
 //= rfc9111 §4.4   a cache MUST invalidate the target URI
 async fn invalidate(ex: &Exchange<'_>, wanted: &Wanted, response: &ResponseHead) {
     if !httpcache::invalidates(&wanted.head.method, response.status)
@@ -197,7 +197,7 @@ async fn invalidate(ex: &Exchange<'_>, wanted: &Wanted, response: &ResponseHead)
     let shared = &worker.shared;
     let mut names = vec![name_of_key(&wanted.key).to_vec()];
     let head = &wanted.head;
-    // As it was typed, and as any rule cuts it: another host's rules may have stored it so.
+    // The URI as the client sent it, and as any rule shortens it: the rules of another host may have stored it under such a name.
     if let Ok(place) = target::locate(listener, "GET", &head.target, head.host.as_deref()) {
         let mut typed = Vec::new();
         place.write_uri(&mut typed);
@@ -227,7 +227,7 @@ fn request_bytes(edition: &Edition, wanted: &Wanted) -> Vec<u8> {
     let mut fields = onward::end_to_end(&wanted.request);
     match head.framing {
         Framing::Chunked => fields.push(b"Transfer-Encoding", b"chunked"),
-        // As we have read it: a leading 0, which some take for octal, does not go on.
+        // The number as parsed, without leading zeros, which some servers take for octal.
         Framing::Length(length) => fields.set(b"Content-Length", length.to_string().as_bytes()),
         Framing::None if !head.seen.intersects(Seen::CONTENT_LENGTH) => {
             fields.remove(b"content-length");
@@ -254,7 +254,7 @@ fn request_bytes(edition: &Edition, wanted: &Wanted) -> Vec<u8> {
     onward::request(edition, &head.method, head.version, &wanted.asked, &fields)
 }
 
-/// Why there is no answer to pass on.
+/// Why there is no response to pass on.
 enum Failure {
     Client(BodyError),
     Origin(UpstreamError),
@@ -272,17 +272,17 @@ impl From<BodyError> for Failure {
     }
 }
 
-/// What came first while a body went up.
+/// The first event while a request body is sent.
 enum Heard {
-    /// The origin says something.
+    /// The origin has sent something.
     Origin,
     /// The body has moved on.
     Body,
-    /// The origin takes no more of it.
+    /// The origin takes no more of the body.
     Refused(UpstreamError),
 }
 
-/// Moves the body on, until there is something to hear from the origin.
+/// Moves the body on by one step, unless the origin has sent something.
 async fn move_body(
     ex: &mut Exchange<'_>,
     upload: &mut Upload,
@@ -337,7 +337,7 @@ async fn ask(
     if is_idempotent && ex.body.is_done() {
         let asked = ask::ask(&worker.asking, &watch, to, method, request);
         let asked = match is_safe(method) {
-            // What nobody waits for is not waited for.
+            // Give up a safe request if its client leaves.
             true => tokio::select! {
                 biased;
                 asked = asked => asked,
@@ -356,7 +356,7 @@ async fn ask(
     ask_once(ex, wanted, (to, &watch), request, upload).await
 }
 
-/// Sends what may be sent only once, and waits for the final head. What the origin has not taken was not sent.
+/// Sends a request that may be sent only once, and waits for the final head. A request that the origin has not processed is sent again.
 async fn ask_once(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
@@ -401,13 +401,13 @@ async fn ask_once(
     }
 }
 
-/// Is it a call of gRPC on a stream? Then the client's leaving is told to the origin at once, and heads wait for nothing.
+/// Is it a gRPC call on an HTTP/2 stream? Then the origin is told at once if the client leaves, and heads are sent without delay.
 fn is_grpc(ex: &Exchange<'_>, fields: &Fields) -> bool {
     let content_type = fields.first(b"content-type").unwrap_or_default();
     content_type.starts_with(b"application/grpc") && matches!(ex.reply, Reply::H2(_))
 }
 
-/// Sends head and body, and listens meanwhile.
+/// Sends head and body, and meanwhile waits for the final head.
 async fn converse(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
@@ -427,7 +427,7 @@ async fn converse(
         if waits_for_continue {
             let heard = pin!(upstream.readable(&worker.origin));
             if watch.limit(CONTINUE_WAIT, heard).await.is_err() {
-                // The origin says nothing: it may not know the expectation. The body goes on its way.
+                // The origin is silent: it may not know the expectation. Ask the client for the body.
                 waits_for_continue = false;
                 let continued = ex.reply.interim(100, "", &Fields::new()).await;
                 continued.map_err(|Gone| BodyError::Gone)?;
@@ -438,7 +438,7 @@ async fn converse(
                 Heard::Origin => {}
                 Heard::Body => continue,
                 Heard::Refused(error) => {
-                    // It may have said why before it closed.
+                    // The origin may have sent a response before it closed.
                     let last_word = upstream.head(&worker.origin, watch, method);
                     let last_word = tokio::time::timeout(LAST_WORD_WAIT, last_word).await;
                     return match last_word {
@@ -468,7 +468,7 @@ async fn converse(
     }
 }
 
-/// Passes the final answer on; what is left of the request body goes along.
+/// Passes the final answer on, and meanwhile sends the rest of the request body.
 pub async fn relay(
     ex: &mut Exchange<'_>,
     upstream: Upstream,
@@ -487,7 +487,7 @@ pub async fn relay(
     if (ex.reply.is_head_only() || response.status == 304)
         && let Some(length) = response.fields.first(b"content-length")
     {
-        // The length of what was not sent is information about the representation.
+        // Without a body, Content-Length is information about the representation.
         fields.push(b"Content-Length", length);
     }
     let said = Said {
@@ -500,7 +500,7 @@ pub async fn relay(
     let is_head_all = response.framing == Framing::Length(0);
     let length = match response.framing {
         _ if is_bodiless => Length::None,
-        // An answer of gRPC that is a head alone, with its status in it, stays one.
+        // A gRPC response that is a head alone, with the status in it, stays a head alone.
         _ if is_grpc && is_head_all => Length::None,
         Framing::None => Length::None,
         Framing::Length(bytes) => Length::Known(bytes),
@@ -524,7 +524,7 @@ pub async fn relay(
     ex.finish()
 }
 
-/// Carries the body of the answer, and what is left of that of the request.
+/// Carries the body of the answer, and the rest of the request body.
 async fn carry(ex: &mut Exchange<'_>, mut body: Body, mut upload: Upload, is_grpc: bool) {
     let worker = ex.worker;
     let (watch, head_watch) = (worker.deadlines.watch(), worker.deadlines.watch());
@@ -567,7 +567,7 @@ async fn carry(ex: &mut Exchange<'_>, mut body: Body, mut upload: Upload, is_grp
     }
 }
 
-/// Who has ended an answer before its time.
+/// The side that has ended an answer early.
 enum Ended {
     Client,
     Origin(UpstreamError),
@@ -579,8 +579,8 @@ impl From<UpstreamError> for Ended {
     }
 }
 
-/// The next piece of the answer. Meanwhile the request body moves on, as far as the origin takes it; behind it the client is looked at.
-/// `is_grpc`: a client that ends its body in an unclean way has left.
+/// The next piece of the answer. Meanwhile the request body moves on, as far as the origin takes it; after its end, a client that leaves
+/// is noticed. `is_grpc`: a client that ends its body uncleanly has left.
 async fn next_of_both(
     ex: &mut Exchange<'_>,
     answer: &mut Body,
@@ -610,7 +610,7 @@ async fn next_of_both(
             Ok(Moved::Heard) => break,
             Ok(Moved::Sent) => upload.sent(body),
             Err(_) => {
-                // It wants no more of it; its answer still counts.
+                // The origin wants no more of the body; its answer still counts.
                 body.stop();
                 *upload = Upload::default();
             }

@@ -1,11 +1,11 @@
 //! The key under which a response is stored.
 //!
-//! It is the resource's own, or that of a variant: if the response has Vary, a rule adds extras, or a response of another tag has the
-//! name. Variants are found through the marker, which has the list of selecting fields.
+//! It is the key of the resource, or of a variant if the response has Vary, a rule adds extras, or a response of another tag is stored
+//! under the name. Variants are found through the marker, which has the list of selecting fields.
 //!
-//! Which list there is after a response that names other fields, or none: `httpcache::list_after`, docs/decisions/0107.
+//! `httpcache::list_after` decides about the list after a response that names other fields, or none (docs/decisions/0107).
 //!
-//! Not known here: what is stored, whether it may be.
+//! Not known here: how a response is stored, and whether it may be.
 
 use bytes::Bytes;
 use httpcache::VaryList;
@@ -25,13 +25,13 @@ pub struct Place {
     pub key: Bytes,
     /// Its hash.
     pub hash: KeyHash,
-    /// The hash of the name in it.
+    /// The hash of the name in the key.
     pub primary: KeyHash,
 }
 
 impl Place {
-    /// Where this response is stored. `None`: it applies to no other request, there is no room for its list, or it was purged. `began`: the
-    /// invalidation sequence of the fetch.
+    /// Where this response is stored. `None`: the response applies to no other request, there is no room for its list, or it was purged.
+    /// `began` is the invalidation sequence of the fetch.
     pub fn of(
         storage: &Storage,
         began: Sequence,
@@ -63,12 +63,12 @@ impl Place {
         let goes_on = (known.as_ref().zip(list.as_ref()))
             .is_some_and(|(before, list)| list.continues(before))
             && !cache.store.invalidated_since(primary, began);
-        // Without a list it becomes the only variant of its tag.
+        // Without a list the response becomes the only variant of its tag.
         let list = list.map(|list| list.to_bytes()).unwrap_or_default();
         let resumed = (present.filter(|_| goes_on))
             .and_then(|marker| cache.store.resume_marker(primary, marker.salt, &list));
         let marker = resumed.or_else(|| set_marker(cache, primary, &list, began))?;
-        // Remove the response kept directly under the name, or it would be found first. From the store the marker took it.
+        // Remove the response kept directly under the name, or it would be found first. `set_marker` has removed it from the store.
         cache.memory.remove(primary);
         let Marker { salt, list } = marker;
         let key = variant_key(key, salt, &list, request, &fetch_request.extras);
@@ -80,7 +80,7 @@ impl Place {
     }
 }
 
-/// As the store's; says once when there are too many lists.
+/// As `Store::set_marker`; logs once if there are too many lists.
 fn set_marker(cache: &Cache, primary: KeyHash, list: &[u8], began: Sequence) -> Option<Marker> {
     static SAID: std::sync::Once = std::sync::Once::new();
     let store = cache.store.of(primary);

@@ -1,9 +1,9 @@
 //! The storing side of a fetch: keeping the body while it arrives.
 //!
-//! A body that fits one record is kept in pieces until it is complete, and then stored whole. A longer one is cut into
-//! fragments, each stored when it is full, so that it needs memory for one fragment only; the last record, the head with the
-//! total, makes them visible (docs/decisions/0009). Of an incomplete body the fragments that are there are published, as an object with
-//! holes (docs/decisions/0021), if later parts can be told to be of the same version.
+//! A body that fits one record is kept in pieces until it is complete, and then stored whole. A longer body is cut into
+//! fragments, each stored when it is full, so that it needs memory for one fragment only. The last record, the head with the
+//! total, makes the fragments visible (docs/decisions/0009). If the body breaks off, the stored fragments are published as an object
+//! with holes (docs/decisions/0021), provided that later parts can be proven to be of the same version.
 
 use std::sync::atomic::AtomicU64;
 
@@ -49,13 +49,13 @@ pub struct Kept {
     head: Bytes,
     response: Draft,
     pieces: Vec<Bytes>,
-    /// The pieces lie here, if all of them do.
+    /// The room that all pieces lie in, if there is one.
     room: Option<Room>,
-    /// What is to come of them, or lies where the ledger does not count it.
+    /// The ledger's promise for bytes that are still to come, or that lie where the ledger does not count them.
     promise: Promise,
-    /// Of the whole body, as promised by the head.
+    /// The length of the whole body, as promised by the head.
     length: Option<u64>,
-    /// The only piece keeps no more memory than it has bytes.
+    /// There is one piece, and it keeps no more memory than it has bytes.
     is_exact: bool,
     bytes: u64,
     fragment_bytes: u64,
@@ -63,7 +63,7 @@ pub struct Kept {
     to_disk: bool,
     /// May it be stored with holes?
     is_divisible: bool,
-    /// What was given to the store so far.
+    /// The records handed to the store so far.
     swap_out: Option<SwapOut>,
 }
 
@@ -125,7 +125,7 @@ impl Storing {
                 _ => "too-large",
             });
         }
-        // Of a body whose length nobody knows it is promised as it comes.
+        // Memory for a body of unknown length is promised as the body arrives.
         let most_kept = response.length.unwrap_or(0).min(fragment_bytes);
         if !storage.has_room_for(most_kept) {
             return Err("no-room");
@@ -135,7 +135,7 @@ impl Storing {
             return Err("vary");
         };
         if let (Some(disk), false) = (&storage.disk, to_disk) {
-            // It may still be kept in memory.
+            // The disk does not take the object, but memory still may.
             let number = disk.number_of_store(place.primary);
             let refused = SwapOut::after(None, Instant::now(), number, Handed::Refused);
             flight.note_swap_out(refused);
@@ -159,7 +159,7 @@ impl Storing {
             fragment_bytes,
             object_bytes_max,
             to_disk,
-            // Asked only of what may come to be cut: it parses two dates.
+            // Only determined for a body that may be cut, because it parses two dates.
             is_divisible: (response.length).is_none_or(|bytes| bytes > fragment_bytes)
                 && is_divisible(fetch_request, response),
             swap_out: None,
@@ -171,7 +171,7 @@ impl Storing {
         Ok(Storing::Whole(kept))
     }
 
-    /// Where the next piece of the body is to come.
+    /// The room that the next piece of the body is to be received into, if there is one.
     pub fn room(&mut self) -> Option<&mut Room> {
         match self {
             Storing::No => None,
@@ -179,7 +179,7 @@ impl Storing {
         }
     }
 
-    /// The key it will be found under.
+    /// The key that the object will be found under.
     pub fn key(&self) -> Option<&Bytes> {
         match self {
             Storing::No => None,
@@ -187,7 +187,7 @@ impl Storing {
         }
     }
 
-    /// The bytes that the flight must keep for this.
+    /// The bytes that the flight must keep for storing.
     pub fn keeping(&self) -> Keeping {
         match self {
             Storing::No => Keeping::Nothing,
@@ -198,7 +198,7 @@ impl Storing {
         }
     }
 
-    /// The length of a body that goes to the disk in one record.
+    /// The length so far of a body that goes to the disk in one record.
     pub fn whole_bytes(&self) -> Option<u64> {
         match self {
             Storing::Whole(kept) if kept.to_disk => Some(kept.bytes),
@@ -206,7 +206,7 @@ impl Storing {
         }
     }
 
-    /// Takes the next piece of the body. `is_exact`: it is all of the body, and keeps no more memory than it has bytes.
+    /// Takes the next piece of the body. `is_exact`: the piece is the whole body, and keeps no more memory than it has bytes.
     pub fn take(&mut self, storage: &Storage, flight: &Flight, piece: &Bytes, is_exact: bool) {
         let kept = match self {
             Storing::No => return,
@@ -231,7 +231,7 @@ impl Storing {
             self.give_up(flight);
             return;
         }
-        // The last fragment of a body of unknown length may turn out to be all of it.
+        // A full fragment is stored at once only if more is known to follow: a body of unknown length may end here, and be stored whole.
         let is_full = kept.bytes == kept.fragment_bytes
             && kept
                 .length
@@ -266,7 +266,7 @@ impl Storing {
         }
     }
 
-    /// No more of the body comes: publishes the fragments that are there. `length`: as promised by the head.
+    /// The body has broken off: publishes the stored fragments. `length`: as promised by the head.
     pub fn break_off(&mut self, storage: &Storage, flight: &Flight, length: Option<u64>) {
         if let (Storing::Fragments(kept, cut), Some(length)) =
             (std::mem::replace(self, Storing::No), length)
@@ -324,7 +324,7 @@ impl Storing {
 }
 
 impl Kept {
-    /// A piece came, and is counted where it was received. Is there room for it, or was it promised?
+    /// Takes a piece that has arrived off the promise, since the receiver counts it. False: it was not promised and there is no room.
     fn is_promised(&mut self, storage: &Storage, piece: &Bytes) -> bool {
         if self.room.is_some() {
             return true;
@@ -334,7 +334,7 @@ impl Kept {
         self.length.is_some() || storage.has_room_for(0)
     }
 
-    /// Room for all of the body, or for its first fragment.
+    /// Room for the whole body, or for its first fragment.
     fn room_of_first(&self, storage: &Storage) -> Option<Room> {
         let length = self.length.filter(|_| self.to_disk)?;
         match length <= self.fragment_bytes {
@@ -376,7 +376,7 @@ impl Kept {
 
     fn object(&self, head_length: u64, body: Bytes, large: Option<Large>) -> Object {
         const NAME: &[u8] = b"Content-Length: ";
-        // Exactly as long as it gets, so that no memory is kept in vain.
+        // Allocate exactly the final length, so that no memory is wasted.
         let digits = head_length.max(1).ilog10() as usize + 1;
         let length_line = match self.response.bodiless {
             true => 0,
@@ -452,7 +452,7 @@ impl Kept {
             .insert(object, |object| cache.may_publish(object, flight.began));
     }
 
-    /// `length`: of the whole body, of which the first fragments are stored.
+    /// Publishes the head of a body whose first fragments (or all of them) are stored. `length` is that of the whole body.
     fn publish_large(mut self, storage: &Storage, flight: &Flight, cut: &Cut, length: u64) {
         let fragments = u32::try_from(length.div_ceil(self.fragment_bytes));
         let (Ok(fragments), false) = (fragments, cut.is_overtaken(flight)) else {
@@ -475,7 +475,7 @@ impl Kept {
 }
 
 impl Cut {
-    /// A purge came after the fetch began, so the fragments are for its own readers only.
+    /// Did a purge come after the fetch began? Then the fragments are for the readers of this fetch only.
     fn is_overtaken(&self, flight: &Flight) -> bool {
         self.began != flight.began
     }
@@ -533,12 +533,12 @@ fn head_to_store(response: &Response) -> (Bytes, (u16, u16)) {
     (head.into(), content_type)
 }
 
-/// Can parts that come later be told to be of the same version, and is what came checked already?
+/// May the body be stored with holes: can later parts be proven to be of the same version, and does no check need the whole body?
 fn is_divisible(fetch_request: &FetchRequest, response: &Response) -> bool {
     //= rfc9111 §3.4   only if they all share the same strong validator
     response.status == 200
         && httpcache::has_strong_validator(&response.fields)
-        // A digest is known to be right at the end.
+        // A digest can be checked only at the end of the body.
         && fetch_request.asked.mirror.is_none()
         //= rfc9111 §3.5   a response to a request with Authorization is not combined with parts for all
         && !fetch_request.request.contains(b"authorization")

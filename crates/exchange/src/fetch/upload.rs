@@ -1,31 +1,31 @@
 //! A request body on its way to an origin.
 //!
-//! To an origin of HTTP/2, which may turn out not to have taken the request, its beginning is kept until an answer begins: a body of which
-//! all that was sent is kept can be sent again.
+//! An HTTP/2 origin may report that it has not processed the request. So the beginning of the body is kept until an answer begins. As
+//! long as all parts sent so far are kept, the body can be sent again.
 //!
 //! Limits: [`KEPT_BYTES_MAX`]. A longer body is sent once.
-//! Not known here: who is asked, how a part is framed there.
+//! Not known here: which origin is asked, how it frames a part.
 
 use bytes::Bytes;
 use message::{Framing, Part};
 
 use crate::{fetch::uploads::Place, request::body::RequestBody};
 
-/// What is kept of a body.
+/// The most bytes kept of a body.
 const KEPT_BYTES_MAX: usize = 16 << 10;
-/// In so many parts.
+/// The most parts kept of a body.
 const KEPT_PARTS_MAX: usize = 64;
 
-/// What is on its way from the request body to the origin.
+/// The progress of a request body to the origin.
 #[derive(Default)]
 pub struct Upload {
     /// Chunked, where the origin speaks HTTP/1.1.
     pub is_chunked: bool,
-    /// Framed, and not yet written (and flushed) to the origin.
+    /// Framed bytes that are not yet written (and flushed) to the origin.
     pub unsent: Option<Bytes>,
-    /// Its place among the client's uploads, until it is through.
+    /// Its place among the client's uploads, until the body is through.
     pub place: Option<Place>,
-    /// What can be sent again; `None`: too much was sent, or nothing needs to be.
+    /// The parts that can be sent again. `None`: too much was sent, or there is no need.
     kept: Option<Kept>,
 }
 
@@ -33,15 +33,15 @@ pub struct Upload {
 struct Kept {
     parts: Vec<Part>,
     bytes: usize,
-    /// The first that is to be sent again; behind the last: none is.
+    /// The index of the next part to be sent again; `parts.len()`: there is none.
     next: usize,
-    /// What is unsent comes from here.
+    /// The unsent bytes are a repeated part.
     is_again: bool,
 }
 
 fn copy_of(part: &Part) -> Part {
     match part {
-        // A copy of the bytes, too: they are a part of what was read.
+        // Copy the bytes too: they share the buffer of a read, which would be kept whole.
         Part::Data(data) => Part::Data(Bytes::copy_from_slice(data)),
         Part::Trailers(trailers) => Part::Trailers(trailers.clone()),
     }
@@ -55,7 +55,7 @@ fn bytes_of(part: &Part) -> usize {
 }
 
 impl Upload {
-    /// Of a body that is announced so.
+    /// For a body with this framing.
     pub fn of(framing: Framing) -> Upload {
         Upload {
             is_chunked: framing == Framing::Chunked,
@@ -63,27 +63,27 @@ impl Upload {
         }
     }
 
-    /// Its body is through, whether by bytes or by its end alone: another one may have its place.
+    /// Gives up the place among the client's uploads if the body is through.
     pub fn is_over_if(&mut self, is_through: bool) {
         if is_through {
             self.place = None;
         }
     }
 
-    /// From now on what is sent can be sent again, as long as it is short.
+    /// From now on keeps the parts that are sent, so that a short body can be sent again.
     pub fn keeps(&mut self) {
         self.kept.get_or_insert_default();
     }
 
-    /// An answer has begun: nothing is sent again.
+    /// An answer has begun, so the body need not be sent again.
     pub fn is_answered(&mut self) {
-        // What goes out again goes out to its end.
+        // A repetition that has begun is finished first.
         if !self.has_again() {
             self.kept = None;
         }
     }
 
-    /// A part came from the client: `frame` makes of it what is written.
+    /// A part came from the client; `frame` turns it into the bytes to be written.
     pub fn put(&mut self, part: Option<Part>, frame: impl FnOnce(Part, bool) -> Bytes) {
         let Some(part) = part else {
             self.unsent = None;
@@ -108,7 +108,7 @@ impl Upload {
         kept.is_some_and(|kept| kept.next < kept.parts.len() || kept.is_again)
     }
 
-    /// The next part that is to be sent again becomes what is unsent. False: there is none.
+    /// Frames the next part that is to be sent again as the unsent bytes. False: there is none.
     pub fn put_again(&mut self, frame: impl FnOnce(Part, bool) -> Bytes) -> bool {
         let Some(kept) = &mut self.kept else {
             return false;
@@ -122,7 +122,7 @@ impl Upload {
         true
     }
 
-    /// What was unsent is sent.
+    /// The unsent bytes were sent.
     pub fn sent(&mut self, body: &mut RequestBody) {
         self.unsent = None;
         match &mut self.kept {
@@ -131,7 +131,7 @@ impl Upload {
         }
     }
 
-    /// All that was sent goes out again. False: that is not there any more.
+    /// Sends the body again from its beginning. False: the beginning is no longer kept.
     pub fn begins_anew(&mut self, body: &mut RequestBody) -> bool {
         if self.kept.is_none() {
             return false;

@@ -1,9 +1,9 @@
 //! How many of an origin's connections the uploads of one client may hold.
 //!
-//! An upload holds its connection for as long as its client likes, within the least rate. So a quarter of the connections of this worker to
-//! an origin are a client's for them. While the origin is quiet (less than half of its connections are in use) it gets more, but no more
-//! than half. A further upload waits for one of its own, or for a quiet origin. An upload counts from before it gets a connection until its
-//! body is through.
+//! An upload holds its connection for as long as its client likes, within the least rate. So the uploads of one client may hold a quarter
+//! of the connections of this worker to an origin. While the origin is quiet (less than half of its connections are in use) they may hold
+//! up to half. A further upload waits until another one of its client is through, or the origin is quiet. An upload counts from before it
+//! gets a connection until its body is through.
 //!
 //! Not known here: connections. Limits: a place for each upload, and one for each client that has any.
 
@@ -25,15 +25,15 @@ use tokio::{
 use base::clock::Instant;
 use origin::Destination;
 
-/// The part of an origin's connections that is one client's.
+/// One client may always hold one of this many parts of an origin's connections.
 const PART: usize = 4;
-/// The part of them that it may have while no more than that are in use.
+/// While less than one of this many parts of the connections is in use, one client may hold that part.
 const PART_QUIET: usize = 2;
-/// Whoever waits looks so often whether the origin is quiet.
+/// How often a waiting upload checks whether the origin is quiet.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Between two lines of the log.
+/// The least interval between two lines in the log.
 const TELL_EVERY: Duration = Duration::from_secs(60);
-/// A client of IPv6 has more addresses than can be counted: the network counts.
+/// An IPv6 client has too many addresses to be counted by address, so its network counts.
 const NETWORK_BITS: u32 = 64;
 
 type Key = (IpAddr, Destination);
@@ -48,10 +48,10 @@ struct Inner {
     told: Cell<Option<Instant>>,
 }
 
-/// The places of one client.
+/// The places of one client for one origin.
 struct Places {
     own: Arc<Semaphore>,
-    /// Those beyond its quarter.
+    /// The places beyond the client's quarter.
     more: Arc<Semaphore>,
 }
 
@@ -73,7 +73,7 @@ impl Places {
         })
     }
 
-    /// The one that becomes free first.
+    /// The place that becomes free first.
     async fn wait(&self, is_quiet: impl Fn() -> bool) -> Option<OwnedSemaphorePermit> {
         let mut own = pin!(Arc::clone(&self.own).acquire_owned());
         loop {
@@ -98,8 +98,8 @@ pub struct Place {
 }
 
 impl Uploads {
-    /// A place for one more upload of this client, when there is one. `connections`: there may be so many to this origin, of which so many
-    /// are `in_use`. `None`: no place became free in time.
+    /// Waits for a place for one more upload of this client. `connections` is the most connections to this origin, `in_use` the number of
+    /// those in use now. `None`: no place became free in time.
     pub async fn place(
         &self,
         client: IpAddr,
@@ -114,7 +114,7 @@ impl Uploads {
             let places = all.entry(key.clone());
             Rc::clone(places.or_insert_with(|| Rc::new(Places::new(connections))))
         };
-        // Made before the wait: one that is given up clears away, too.
+        // Made before the wait, so that its drop cleans up if the wait is given up.
         let mut place = Place {
             uploads: self.clone(),
             key,
@@ -133,7 +133,7 @@ impl Uploads {
         place.permit.is_some().then_some(place)
     }
 
-    /// One waits.
+    /// Logs that an upload waits.
     fn tell(&self, (client, to): &Key) {
         let now = Instant::now();
         let ago = self
@@ -152,7 +152,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.permit = None;
         let mut all = self.uploads.0.clients.borrow_mut();
-        // Whoever has a place or waits for one has a handle to it: this one is the last.
+        // Each upload that has a place or waits for one has a handle, and the table has one: this is the last upload.
         if Rc::strong_count(&self.places) == 2 {
             all.remove(&self.key);
         }

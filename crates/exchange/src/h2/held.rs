@@ -1,16 +1,16 @@
-//! What came of a request's body on a stream and was not taken.
+//! The bytes of a request body that have arrived on a stream and were not taken yet.
 //!
-//! It lies in parts, each an allocation of its own, and nothing is added to a part that was taken. In one allocation for all, the last
-//! bytes that an origin does not take would keep the whole, and count as what they are: a thousand uploads held 150 KiB each so.
+//! They lie in parts, each an allocation of its own, and nothing is added to a part that was taken. In a single allocation, a few bytes
+//! that the origin has not taken would keep the whole allocation alive but count as a few bytes: a thousand uploads held 150 KiB each.
 //!
-//! Not known here: windows, the ledger.   Limits: a part has [`PART_BYTES_MAX`], and at most twice the room of what is in it. How many
-//! there are is bounded by the stream's window.
+//! Not known here: windows, the ledger.   Limits: a part has at most [`PART_BYTES_MAX`] bytes, and at most twice their number as capacity.
+//! The stream's window bounds the number of parts.
 
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 
-/// The longest part of a body: what is taken of a long window is announced while the rest waits.
+/// The longest part. A long window is taken in parts, so that the first bytes taken are announced while the rest waits.
 pub const PART_BYTES_MAX: usize = 256 << 10;
 
 /// See the head of the file.
@@ -22,7 +22,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Adds what came.
+    /// Adds bytes that have arrived.
     pub fn push(&mut self, bytes: &[u8]) {
         self.len += bytes.len();
         match self.parts.back_mut() {
@@ -34,7 +34,7 @@ impl Held {
         }
     }
 
-    /// The first part, so many bytes of it at most. Nothing if there is none.
+    /// Takes at most `bytes_max` bytes of the first part. Empty if there is none.
     pub fn take(&mut self, bytes_max: usize) -> Bytes {
         let Some(mut part) = self.parts.pop_front() else {
             return Bytes::new();
@@ -47,12 +47,12 @@ impl Held {
         taken.freeze()
     }
 
-    /// Bytes of it.
+    /// How many bytes are held.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Is nothing there?
+    /// Are no bytes held?
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -1,6 +1,6 @@
 //! Ranges of objects that are not stored, or have holes.
 //!
-//! A part of a large object is fetched and kept without the rest. The origin is asked for the client's range, widened to the
+//! A part of a large object is fetched and stored without the rest. The origin is asked for the client's range, widened to the
 //! borders of fragments; each complete fragment is stored under the object's head record (`fill`). The object then has holes.
 //! Ranges within its fragments are hits. If a range touches a hole, the origin is asked for everything from the first to the
 //! last missing fragment in one request, so that a change of versions is seen before the answer begins. Evicted fragments are
@@ -18,8 +18,8 @@
 //! Passed through unchanged: several ranges, other units, ranges with other conditions, with Authorization, refused by
 //! admission, on the range pass list (`pass_list`), and all ranges if there is no disk.
 //!
-//! Limits: an answer keeps one fragment in memory. A request for a part that another one fetches waits for it (`fill_lock`), and one for a
-//! part of a stale object for the validation that is under way (`validation`).
+//! Limits: an answer keeps one fragment in memory. A request for a part that another request fetches waits for that fetch (`fill_lock`).
+//! A request for a part of a stale object waits for the validation that is under way (`validation`).
 //! Not known here: what may be stored and when it is fresh (`httpcache`), storing a complete response (`storing`).
 //! Source: RFC 9110 §14, §15.3.7; RFC 9111 §3.3, §3.4.
 
@@ -86,16 +86,16 @@ pub enum Outcome {
     Fetch,
     /// Nothing was sent: another request has fetched the part meanwhile.
     LookAgain,
-    /// Nothing was sent: another request has asked whether it is still good, and what came of that is seen by looking again.
+    /// Nothing was sent: another request has validated the object. Look it up again for the result.
     Validated,
 }
 
-/// What a request may still wait for that another one does.
+/// The work of another request that this request may still wait for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum MayWait {
     /// A validation, then a part.
     ForAll,
-    /// A part: it has waited for a validation.
+    /// A part. The request has waited for a validation already.
     ForPart,
     /// Nothing.
     No,
@@ -119,7 +119,7 @@ struct Parts<'a, 'c> {
     fragment_bytes: u64,
 }
 
-/// Answers a request for a part, or for an object with holes. `may_wait`: for another request that does the same.
+/// Answers a request for a part, or for an object with holes. `may_wait`: the work of another request that it may wait for.
 pub async fn answer(
     ex: &mut Exchange<'_>,
     wanted: &Wanted,
@@ -173,7 +173,7 @@ pub async fn answer(
     parts.fetch_request.stale = Some(held.object.clone());
     match (held.is_usable, spec) {
         (true, _) => parts.fill(held.object).await,
-        // The validation that it has waited for came to nothing: the origin is asked once for all, and for all of it.
+        // The validation that this request has waited for failed: fetch the whole object, once for all waiting requests.
         (false, Some(_)) if parts.may_wait == MayWait::ForPart => Outcome::Fetch,
         (false, Some(spec)) => parts.validate(directives, held.object, spec).await,
         (false, None) => Outcome::Fetch,
@@ -220,7 +220,7 @@ impl Parts<'_, '_> {
         }
     }
 
-    /// Joins a fetch in progress if that has the part soon: a client that wants the end of a film does not wait for its
+    /// Joins a fetch in progress if the part arrives soon: a client that wants the end of a film does not wait for its
     /// beginning. `None`: there is no such fetch, or its answer does not fit.
     async fn joined(&mut self, directives: &RequestDirectives) -> Option<After> {
         let (worker, wanted) = (self.ex.worker, self.wanted);
@@ -408,7 +408,7 @@ impl Parts<'_, '_> {
                 }
                 Validates::Alone => {}
             }
-            // If it has changed, the others wait for the part, too.
+            // If the object has changed, the requests that wait for this validation wait for the part, too.
             if !self
                 .takes_fill_lock(begin_of(spec, self.fragment_bytes))
                 .await
@@ -499,7 +499,7 @@ impl Parts<'_, '_> {
     /// Answers from an object that the origin has just confirmed. `cookies`: lines for this client alone.
     async fn serve_fresh(&mut self, fresh: Object, cookies: &[u8], is_collapsed: bool) -> Outcome {
         let worker = self.ex.worker;
-        // What is there is sent at the client's pace.
+        // Release the waiting requests: the stored bytes are sent at the client's pace.
         self.fill_lock = None;
         let ttl = fresh.standing.ttl_s(worker.now_ms());
         let status = forwarded(self.ex.edition(), self.why, |line| {
@@ -581,7 +581,7 @@ impl Parts<'_, '_> {
                 None
             }
         };
-        // Whoever waits for it finds the new object, and waits for the part.
+        // The requests that wait for the validation find the new object, and wait for the part.
         self.validation = None;
         let filling = object.as_ref().and_then(|object| {
             Filling::begin(&worker.storage, object, span.first, self.began, false)
@@ -608,9 +608,9 @@ impl Parts<'_, '_> {
     async fn takes_fill_lock(&mut self, fragment: u64) -> bool {
         let worker = self.ex.worker;
         let may_wait = self.may_wait != MayWait::No;
-        // If it waited, and looked again, all those that wait for its validation would ask by themselves.
+        // If this request waited and looked again, all requests that wait for its validation would ask the origin themselves.
         let is_waited_for = self.validation.is_some();
-        // Never two: it would wait for itself.
+        // Give up an earlier lock first, or the request would wait for itself.
         self.fill_lock = None;
         if may_wait {
             // Requests for another variant do not wait for this one.
@@ -626,7 +626,7 @@ impl Parts<'_, '_> {
         !may_wait || is_waited_for || self.fill_lock.is_some()
     }
 
-    /// Counts the request to the origin. `Some`: it may not be sent, and that was answered.
+    /// Counts the request to the origin. `Some`: it may not be sent, and the client was told so.
     async fn pay(&mut self) -> Option<Outcome> {
         match paying::miss(self.ex).await {
             Ok(toll) => {
