@@ -1,6 +1,6 @@
-//! One client, and what it asks for once: hits, ranges, HEAD, validation, large bodies.
+//! The single requests of one client: hits, ranges, HEAD, validation, large bodies.
 //!
-//! What the proxy did is read in its Cache-Status; bytes are compared with the files.
+//! Cache-Status shows how the proxy has answered; bytes are compared with the files.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -36,17 +36,17 @@ impl Receiver for Whole {
 }
 
 impl Whole {
-    /// Its status; 0: there is none.
+    /// The status of the answer; 0: there is none.
     pub fn status(&self) -> u16 {
         self.head.as_ref().map_or(0, |head| head.status)
     }
 
-    /// A field of it.
+    /// A field of the answer.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.head.as_ref()?.fields.get(name)
     }
 
-    /// Does the proxy say that of what it did?
+    /// Does Cache-Status contain this?
     fn says(&self, what: &str) -> bool {
         self.field("cache-status")
             .is_some_and(|it| it.contains(what))
@@ -58,7 +58,7 @@ impl Whole {
     }
 }
 
-/// Asks, and has the whole answer.
+/// Sends a request and reads the whole answer.
 pub fn ask(client: &mut Client, request: Request<'_>) -> Result<Whole> {
     let mut whole = Whole::default();
     match client.ask_repeatably(request, &mut whole) {
@@ -74,7 +74,7 @@ fn get<'a>(target: &'a str, fields: &'a [(&'a str, &'a str)]) -> Request<'a> {
     }
 }
 
-/// Tries all of it through the proxy at this address.
+/// Tries all these requests through the proxy at this address.
 pub fn try_all(proxy: SocketAddr, origin: &Origin, rows: &mut Rows) {
     let (small, large) = (&origin.files.small, &origin.files.large);
     let mut client = Client::new(proxy);
@@ -152,7 +152,7 @@ pub fn try_all(proxy: SocketAddr, origin: &Origin, rows: &mut Rows) {
     });
 }
 
-/// A failure that says what came.
+/// If not `is_well`, a failure that describes the answer.
 pub fn expect(is_well: bool, came: &Whole) -> Result<()> {
     match is_well {
         true => Ok(()),
@@ -160,7 +160,7 @@ pub fn expect(is_well: bool, came: &Whole) -> Result<()> {
     }
 }
 
-/// In hexadecimal digits.
+/// The SHA-256 in hexadecimal digits.
 pub fn sha256(bytes: &[u8]) -> Vec<u8> {
     let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
     let mut out = Vec::new();

@@ -1,7 +1,7 @@
 //! gRPC from end to end: its own library at both sides, and our proxy between them.
 //!
-//! The server (`grpc/server.py`) listens twice, plain and with TLS; so do two proxies, each of which is asked as it asks. The client
-//! (`grpc/client.py`) makes calls of four kinds and compares what comes back, then calls that end before their time.
+//! The server (`grpc/server.py`) listens twice, plain and with TLS. There is a proxy for each, with the same protocol on both of its
+//! sides. The client (`grpc/client.py`) makes calls of four kinds and checks the answers, then makes calls that end early.
 
 use std::process::Command;
 use std::time::Duration;
@@ -22,14 +22,14 @@ use crate::workspace;
 const SERVER: &str = include_str!("grpc/server.py");
 const CLIENT: &str = include_str!("grpc/client.py");
 
-/// What is needed to call it.
+/// The data needed to call the server.
 pub struct Calls {
-    /// Its port with TLS.
+    /// The server's port with TLS.
     encrypted: u16,
     certificate: Certificate,
 }
 
-/// What the client tells of one kind of calls.
+/// The client's report of one kind of calls.
 #[derive(Deserialize)]
 struct Told {
     what: String,
@@ -62,7 +62,7 @@ pub fn grpcio(setup: &Setup) -> Result<Started> {
     })
 }
 
-/// Calls it both ways.
+/// Calls the server plain and over TLS.
 pub fn try_all(of: &Calls, origin: &Origin, calls: u64, rows: &mut Rows) -> Result<()> {
     let chain = of.certificate.chain.to_string_lossy();
     let key = of.certificate.key.to_string_lossy();

@@ -1,12 +1,12 @@
-//! `cargo xtask origins`: programs that people have behind a proxy, behind ours.
+//! `cargo xtask origins`: tests our proxy in front of common origin programs.
 //!
 //! Each program that is installed is started with an application of the same URLs: files below `/files`, and `/digest`, which answers with
-//! the SHA-256 of what was sent. Then a client asks through the proxy for what has gone wrong behind proxies before: hits, ranges, HEAD,
-//! validation, large bodies both ways, POSTs one after the other, and connections that the program closes just when they are to be used.
-//! POSTs go through HAProxy and nginx, too, where these are installed: a failure that all of them have is the program's. Calls of gRPC go
-//! through ours alone, plain and over TLS.
+//! the SHA-256 of the request's body. A client then sends requests through the proxy of kinds that have failed behind proxies before: hits,
+//! ranges, HEAD, validation, large bodies both ways, POSTs one after the other, and requests on connections that the program is closing.
+//! POSTs also go through HAProxy and nginx if these are installed: a failure of all proxies is the program's fault. gRPC calls go
+//! through our proxy alone, plain and over TLS.
 //!
-//! A program that is not installed is said to be so, and nothing is installed.
+//! A program that is not installed is reported as such; nothing is installed.
 //!
 //! Not known here: how fast anything is, beyond the time of a row (`bench`).
 
@@ -63,26 +63,26 @@ pub struct Row {
     pub proxy: String,
     /// What was tried.
     pub what: String,
-    /// How often it was tried,
+    /// How often it was tried.
     pub asked: u64,
-    /// and went wrong.
+    /// How often it failed.
     pub failed: u64,
-    /// What it took, seconds.
+    /// How long it took, in seconds.
     pub seconds: f64,
     /// The first thing that went wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-/// What is written as JSON.
+/// The JSON report.
 #[derive(Debug, Serialize)]
 struct Report {
-    /// Programs with what they lack.
+    /// Programs that could not run, with what they lack.
     not_run: Vec<String>,
     rows: Vec<Row>,
 }
 
-/// Rows as they come.
+/// Collects the rows of a program.
 pub struct Rows {
     origin: String,
     all: Vec<Row>,
@@ -98,7 +98,7 @@ impl Rows {
         self.add(proxy, what, (1, failed, why), began.elapsed());
     }
 
-    /// What was tried several times: how often, how often it went wrong, and why first.
+    /// Adds a row about something that was tried several times: how often, how often it failed, and the first error.
     pub fn add(
         &mut self,
         proxy: &str,
@@ -123,7 +123,7 @@ impl Rows {
     }
 }
 
-/// Runs all that is installed, and prints what came of it.
+/// Runs all installed programs, and prints the rows.
 pub fn run(options: &Options) -> Result<()> {
     for name in &options.only {
         if !programs::ALL.iter().any(|it| it.name == name) {
@@ -211,7 +211,7 @@ fn tell(report: &Report, options: &Options) -> Result<()> {
         .rows
         .iter()
         .filter(|row| row.proxy == "loligo" && row.failed > 0);
-    // What nobody's POSTs get through is the program's.
+    // A failure of POSTs through all proxies is the program's fault.
     let is_ours = |row: &&Row| {
         let mut theirs = report.rows.iter().filter(|it| {
             (&it.origin, &it.what) == (&row.origin, &row.what) && it.proxy != "loligo"

@@ -1,6 +1,6 @@
-//! A server that speaks HTTP/2 and nothing else, plain and with TLS, and pads its frames: nghttpd, of another family than Node's.
+//! nghttpd, a server that speaks only HTTP/2, plain and with TLS, and pads its frames. Its implementation is unrelated to Node's.
 //!
-//! It serves files and gives back what is sent. It knows no ETag and no ranges: what is stored is validated by its date.
+//! It serves files and echoes request bodies. It supports neither ETag nor ranges, so stored responses are validated by their date.
 
 use super::{
     Rows,
@@ -14,14 +14,14 @@ use crate::process::CommandLine;
 use crate::rivals::front::{Certificate, KeyKind};
 use crate::rivals::{self, Rival, launch};
 
-/// What is needed to ask it.
+/// The data needed to send it requests.
 pub struct Alone {
-    /// Its port with TLS.
+    /// The server's port with TLS.
     encrypted: u16,
     certificate: Certificate,
 }
 
-/// Two of them: the last one is plain.
+/// Two servers; the last one is plain.
 pub fn plan(setup: &Setup) -> Result<Started> {
     let certificate = Certificate::of(&setup.run);
     certificate.make(KeyKind::P256)?;
@@ -47,7 +47,7 @@ pub fn plan(setup: &Setup) -> Result<Started> {
     })
 }
 
-/// Asks it both ways.
+/// Sends requests plain and over TLS.
 pub fn try_all(of: &Alone, origin: &Origin, rows: &mut Rows) -> Result<()> {
     let plain = format!(
         "origin = \"http://{}\"\nhttp2 = \"prior-knowledge\"\n",

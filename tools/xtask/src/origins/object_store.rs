@@ -1,6 +1,6 @@
-//! Object stores that look at signatures: a private bucket behind our proxy, which signs.
+//! Object stores that check signatures: a private bucket behind our proxy, which signs the requests.
 //!
-//! Bucket and objects are made through the proxy, too (`writes`).
+//! Bucket and objects are also created through the proxy (`writes`).
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::rivals::{self, Rival, Running, launch};
 
 const KEY: &str = "loligotrial";
 const SECRET: &str = "a-secret-of-this-trial";
-/// Names that signatures have gone wrong with, as a client writes them.
+/// Names for which signatures have been wrong before, as a client writes them.
 const NAMES: [&str; 7] = [
     "plain",
     "a%20blank",
@@ -28,12 +28,12 @@ const NAMES: [&str; 7] = [
     "100%25",
 ];
 
-/// What the proxy needs to sign.
+/// The data that the proxy needs to sign.
 pub struct Store {
     run: PathBuf,
 }
 
-/// Files in a directory, with what belongs to them in another one.
+/// versitygw, with the files in one directory and their metadata in another.
 pub fn versitygw(setup: &Setup) -> Result<Started> {
     let [data, beside] = ["data", "beside"].map(|name| setup.run.join(name));
     for folder in [&data, &beside] {
@@ -48,7 +48,7 @@ pub fn versitygw(setup: &Setup) -> Result<Started> {
     started(setup, command)
 }
 
-/// MinIO with one directory. Without a region of its own it takes signatures for any.
+/// MinIO with one directory. Without a configured region it accepts signatures for any region.
 pub fn minio(setup: &Setup) -> Result<Started> {
     let data = setup.run.join("data");
     let (address, data) = (setup.address.to_string(), data.to_string_lossy());
@@ -106,7 +106,7 @@ fn get(client: &mut Client, target: &str) -> Result<Whole> {
     ask(client, Request::of("GET", target))
 }
 
-/// Tries all of it.
+/// Tries an object store with all names.
 pub fn try_all(store: &Store, origin: &Origin, rows: &mut Rows) -> Result<()> {
     let proxy = store.proxy(origin, "keys", "us-east-1")?;
     let mut client = Client::new(proxy.address);

@@ -1,4 +1,4 @@
-//! POSTs, which nobody may repeat: one after the other, and with pauses of about the time for which the origin keeps a connection.
+//! POSTs, which a proxy may not repeat: one after the other, and with pauses of about the time for which the origin keeps a connection.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -18,10 +18,10 @@ use crate::rivals::{Rival, Running};
 const SENT: &[u8] = b"hello";
 /// Clients that make pauses.
 const CLIENTS: u64 = 12;
-/// POSTs of each.
+/// POSTs of each of these clients.
 const PAUSED: u64 = 5;
 
-/// Ours, and those beside it that are installed. They ask by HTTP/1.1.
+/// Our proxy, and the installed ones of `beside`, which speak HTTP/1.1 to the origin.
 pub fn proxies(by: By, beside: &[String]) -> Result<Vec<Rival>> {
     let mut proxies = vec![Rival::Loligo];
     if by == By::Http2 {
@@ -37,7 +37,7 @@ pub fn proxies(by: By, beside: &[String]) -> Result<Vec<Rival>> {
     Ok(proxies)
 }
 
-/// Both kinds through a proxy.
+/// Tries both kinds of POSTs through a proxy.
 pub fn try_all(proxy: &Running, posts: u64, rows: &mut Rows) -> Result<()> {
     crate::interrupt::check()?;
     let (address, name) = (proxy.address, proxy.rival.name());
@@ -52,7 +52,7 @@ pub fn try_all(proxy: &Running, posts: u64, rows: &mut Rows) -> Result<()> {
             let all = &all;
             scope.spawn(move || {
                 let mut chance = Chance::new(client + 1);
-                // From a fifth before the end to a fifth behind it.
+                // Pauses from a fifth below to a fifth above the time for which connections are kept.
                 let kept_ms = KEPT.as_millis() as u64;
                 let mut pause =
                     |_| Duration::from_millis(kept_ms * 4 / 5 + chance.below(kept_ms * 2 / 5));
@@ -68,7 +68,7 @@ pub fn try_all(proxy: &Running, posts: u64, rows: &mut Rows) -> Result<()> {
     Ok(())
 }
 
-/// How many were sent, how many went wrong, and why first.
+/// Sends POSTs in turn. Returns how many were sent, how many failed, and the first error.
 fn in_turn(
     proxy: SocketAddr,
     target: &str,

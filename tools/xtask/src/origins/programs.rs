@@ -1,7 +1,7 @@
-//! The programs: what each lacks, how it is configured and started.
+//! The origin programs: their requirements, their configuration and their start.
 //!
-//! Those of [`Serves::Files`] serve the files below `files` of their run directory, and answer a POST to [`DIGEST`] with the SHA-256 of its
-//! body. They close connections that nobody uses for [`KEPT`], and have one process or a few: what one has behind a proxy is rarely more.
+//! Programs of [`Serves::Files`] serve the files below `files` of their run directory, and answer a POST to [`DIGEST`] with the SHA-256 of
+//! its body. They close connections that are idle for [`KEPT`], and have one process or a few, as most origins behind a proxy have.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -16,24 +16,24 @@ use crate::failure::{During, Failure, Result};
 use crate::process::{CommandLine, Server, tail};
 use crate::{interrupt, ports, procfs, workspace};
 
-/// For how long connections are kept that nobody uses.
+/// How long idle connections are kept.
 pub const KEPT: Duration = Duration::from_secs(1);
-/// Where the SHA-256 of a body is told.
+/// The path that answers with the SHA-256 of a request's body.
 pub const DIGEST: &str = "/digest";
 /// How long a start may take.
 const READY_MAX: Duration = Duration::from_secs(20);
-/// Of the small file.
+/// The length of the small file.
 const SMALL_BYTES: usize = 100_000;
 
 /// A program.
 pub struct Program {
-    /// What it is asked for by.
+    /// Its name on the command line.
     pub name: &'static str,
-    /// Programs that it consists of, each with names that it may have.
+    /// The executables it needs, each with its possible names.
     needs: &'static [&'static [&'static str]],
-    /// A module of Python, and the package that has it.
+    /// A Python module it needs, and the package that provides it.
     module: Option<[&'static str; 2]>,
-    /// Writes what it needs, and says how it is started.
+    /// Writes its files, and returns how to start it.
     plan: fn(&Setup) -> Result<Started>,
 }
 
@@ -103,7 +103,7 @@ const PHP: &[&str] = &[
     "php-fpm8.1",
 ];
 
-/// What a program is started with.
+/// The address and directory of a program.
 pub struct Setup {
     /// Where it listens.
     pub address: SocketAddr,
@@ -113,19 +113,19 @@ pub struct Setup {
 
 /// How it is started.
 pub struct Started {
-    /// One after the other; the last one listens.
+    /// Started one after the other; the last one listens.
     pub servers: Vec<CommandLine>,
-    /// What is tried.
+    /// What it serves, which decides what is tried.
     pub serves: Serves,
 }
 
-/// What a program is there for.
+/// What a program serves.
 pub enum Serves {
-    /// Files, and digests of what is sent.
+    /// Files, and digests of request bodies.
     Files(By),
     /// Objects.
     Objects(Store),
-    /// Files and what is sent, by HTTP/2.
+    /// Files, and echoes of request bodies, by HTTP/2 alone.
     Http2Alone(Alone),
     /// Calls of gRPC.
     Calls(Calls),
@@ -142,9 +142,9 @@ pub enum By {
 
 /// A file that it serves.
 pub struct Served {
-    /// Where,
+    /// Its request target.
     pub target: String,
-    /// and what is in it.
+    /// Its content.
     pub bytes: Vec<u8>,
 }
 
@@ -160,15 +160,15 @@ pub struct Files {
 pub struct Origin {
     /// Where it listens.
     pub address: SocketAddr,
-    /// What it serves.
+    /// The files it serves.
     pub files: Files,
-    /// What is tried.
+    /// What it serves, which decides what is tried.
     pub serves: Serves,
     servers: Vec<Server>,
 }
 
 impl Program {
-    /// What is not installed of it.
+    /// The requirement that is not installed, if there is one.
     pub fn lack(&self) -> Option<String> {
         let lacks = |names: &&&[&str]| !names.iter().any(|it| workspace::program(it).is_some());
         if let Some(missing) = self.needs.iter().find(lacks) {
@@ -191,7 +191,7 @@ impl Program {
             let mut chance = Chance::new(seed);
             let bytes: Vec<u8> = (0..bytes).map(|_| chance.below(256) as u8).collect();
             let path = folder.join(name);
-            // What has not changed for days stays fresh for hours, where nothing is said of that.
+            // A file that is days old is fresh for hours by heuristics, if the response states no lifetime.
             let days_ago = SystemTime::now() - Duration::from_secs(10 * 86_400);
             fs::write(&path, &bytes)
                 .and_then(|()| fs::File::options().append(true).open(&path))
@@ -268,18 +268,18 @@ fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).during(|| format!("writing {}", path.display()))
 }
 
-/// Where the program is that has one of these names.
+/// The path of the program with one of these names.
 fn path_of(names: &[&str]) -> String {
     let found = names.iter().find_map(|name| workspace::program(name));
     found.map_or_else(|| names[0].to_owned(), |path| path.display().to_string())
 }
 
-/// Whom programs become that will not serve as root.
+/// The user that programs run as if they refuse to serve as root.
 fn unprivileged() -> Option<&'static str> {
     rustix::process::geteuid().is_root().then_some("www-data")
 }
 
-/// Prefork: a process for each connection. The digest is told by a CGI script.
+/// Apache with prefork: a process for each connection. A CGI script answers with the digest.
 fn apache(setup: &Setup) -> Result<Started> {
     let (run, script) = (setup.run.display(), setup.run.join("digest"));
     write(
@@ -323,7 +323,7 @@ ScriptAlias /digest {script}
     })
 }
 
-/// Threads of two processes; files are sent in pieces of unknown length, chunked.
+/// gunicorn with threads in two processes; files are sent chunked, without a known length.
 fn gunicorn(setup: &Setup) -> Result<Started> {
     write(
         &setup.run.join("app.py"),
@@ -382,7 +382,7 @@ def app(environ, start):
     })
 }
 
-/// One process and its event loop. With HTTP/2 it speaks nothing else.
+/// Node with one process and its event loop. With HTTP/2 it does not speak HTTP/1.1.
 fn node(setup: &Setup, by: By) -> Result<Started> {
     let script = setup.run.join("server.js");
     let (address, kept_ms) = (setup.address, KEPT.as_millis());

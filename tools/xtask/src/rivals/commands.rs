@@ -49,7 +49,7 @@ pub enum RivalsCommand {
 }
 
 impl RivalsCommand {
-    /// Does it measure?
+    /// Does this command measure?
     pub fn measures(&self) -> bool {
         matches!(
             self,
@@ -105,7 +105,7 @@ pub struct Start {
     extra: Vec<String>,
 }
 
-/// Carries one of them out.
+/// Carries out a command.
 pub fn run(command: RivalsCommand) -> Result<()> {
     match command {
         RivalsCommand::List => list(),

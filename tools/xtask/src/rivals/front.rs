@@ -1,7 +1,7 @@
-//! The listener that a bench measures where clients shall speak TLS or HTTP/2: a second one of the same server, which is filled through
-//! its plain one.
+//! The listener that a bench measures if clients speak TLS or HTTP/2. It is a second listener of the server; the cache is filled through
+//! the plain one.
 //!
-//! All servers show the same kind of certificate, made for the run, which clients are told to trust.
+//! All servers present the same kind of certificate, made for the run, which clients are told to trust.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -38,12 +38,12 @@ impl Protocol {
         }
     }
 
-    /// With TLS?
+    /// Does this protocol use TLS?
     pub fn is_encrypted(self) -> bool {
         matches!(self, Self::Tls | Self::H2)
     }
 
-    /// Several requests at a time on a connection?
+    /// Does a connection carry several requests at a time?
     pub fn has_streams(self) -> bool {
         matches!(self, Self::H2c | Self::H2)
     }
@@ -83,12 +83,12 @@ pub struct Front {
 pub struct Certificate {
     pub chain: PathBuf,
     pub key: PathBuf,
-    /// Both in one, as HAProxy wants them.
+    /// Certificate and key in one file, as HAProxy wants them.
     pub both: PathBuf,
 }
 
 impl Certificate {
-    /// Where it is in a run directory.
+    /// The files in a run directory.
     pub fn of(run: &Path) -> Self {
         Self {
             chain: run.join("certificate.pem"),
@@ -97,7 +97,7 @@ impl Certificate {
         }
     }
 
-    /// Makes it.
+    /// Makes certificate and key.
     pub fn make(&self, kind: KeyKind) -> Result<()> {
         let key: &[&str] = match kind {
             KeyKind::P256 => &["ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"],
@@ -125,7 +125,7 @@ impl Certificate {
     }
 }
 
-/// A second `listen` of nginx. Versions before 1.25 know no other way to say HTTP/2.
+/// A second `listen` of nginx. Versions before 1.25 can configure HTTP/2 only in this way.
 pub(super) fn of_nginx(front: &Front) -> String {
     let Front {
         address,
@@ -159,7 +159,7 @@ pub(super) fn of_haproxy(front: &Front) -> String {
     format!("  bind {}{how} backlog 4096\n", front.address)
 }
 
-/// Loligo's configuration of both listeners; all else is said by flags.
+/// Loligo's configuration of both listeners; all other settings are flags.
 pub fn of_loligo(front: &Front, plain: SocketAddr, origin: SocketAddr) -> String {
     let listener = |address: SocketAddr, more: &str| {
         format!(

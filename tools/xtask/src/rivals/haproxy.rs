@@ -7,7 +7,7 @@ use crate::process::CommandLine;
 
 /// HAProxy refuses a larger cache than this.
 const CACHE_MIB_MAX: u64 = 4095;
-/// Two descriptors a connection, and the limit is usually 20,000.
+/// A connection takes two descriptors, and their limit is usually 20,000.
 const CONNECTIONS_MAX: u32 = 9_500;
 
 pub(super) fn plan(setup: &Setup) -> Plan {

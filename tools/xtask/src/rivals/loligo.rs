@@ -9,17 +9,17 @@ use crate::failure::{During, Result, fail};
 use crate::process::CommandLine;
 use crate::workspace;
 
-/// What is run instead of the release build.
+/// The program to run instead of the release build.
 static GIVEN: OnceLock<PathBuf> = OnceLock::new();
-/// Another build, to be compared with that.
+/// Another build, to compare with the first.
 static BESIDE: OnceLock<PathBuf> = OnceLock::new();
 
-/// Has this program run instead of one built now. To be said once, before anything else.
+/// Makes this program run instead of one built now. Call it once, before anything else.
 pub fn use_binary(path: &Path) -> Result<()> {
     give(path, &GIVEN)
 }
 
-/// Has this program run as `loligo-beside`. To be said once, before anything else.
+/// Makes this program run as `loligo-beside`. Call it once, before anything else.
 pub fn use_beside(path: &Path) -> Result<()> {
     give(path, &BESIDE)
 }
@@ -42,7 +42,7 @@ fn give(path: &Path, to: &OnceLock<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// The release binary, or what was given instead.
+/// The release binary, or the program given instead.
 pub fn binary() -> PathBuf {
     match GIVEN.get() {
         Some(path) => path.clone(),
@@ -50,7 +50,7 @@ pub fn binary() -> PathBuf {
     }
 }
 
-/// Was another program given than the release build?
+/// Was a program given instead of the release build?
 pub fn is_given() -> bool {
     GIVEN.get().is_some()
 }
@@ -80,7 +80,7 @@ pub fn build_lab() -> Result<()> {
     }
 }
 
-/// Each by itself: two at once would get the features of both.
+/// Builds one package. Two packages in one build would each get the features of both.
 fn build_package(package: &str) -> Result<()> {
     eprintln!("building {package}");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -101,7 +101,7 @@ pub(super) fn plan(program: &Path, setup: &Setup) -> Plan {
         Some(device) => device.clone(),
         None => setup.data.join("store.loligo"),
     };
-    // The load reloads, as clients of a forward proxy do, and counts an answer from the cache as wrong: directives are obeyed.
+    // The load sends reloads, as clients of a forward proxy do, and counts a cached answer to one as wrong. So directives are obeyed.
     let configured = match (&setup.front, &setup.listener) {
         (Some(front), _) => {
             let text = front::of_loligo(front, setup.address, setup.origin);

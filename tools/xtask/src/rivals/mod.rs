@@ -1,12 +1,12 @@
 //! The servers Loligo is measured against, and Loligo itself: one launcher for every bench.
 //!
 //! A [`Rival`] and a [`Setup`] give a [`Plan`]: files, preparations and command lines, made without touching anything.
-//! [`launch`] carries a plan out and returns a [`Running`] server once it answers; dropping that stops it.
-//! What was started is also recorded in its run directory (see `record`), so that `cargo xtask rivals stop`
+//! [`launch`] carries a plan out and returns a [`Running`] server once it answers; dropping the server stops it.
+//! A started server is also recorded in its run directory (see `record`), so that `cargo xtask rivals stop`
 //! finds it from another process, even after a bench was killed.
 //!
-//! All servers are reverse proxies of one origin, on 127.0.0.1. Everything belongs to the user who runs this, but for
-//! Squid under root.
+//! All servers are reverse proxies of one origin, on 127.0.0.1. They run as the user of this command, except for
+//! Squid if that user is root.
 
 pub mod commands;
 pub mod compare;
@@ -57,7 +57,7 @@ pub enum Rival {
 }
 
 impl Rival {
-    /// Every one, ourselves first.
+    /// All servers, Loligo first.
     pub const ALL: [Self; 13] = [
         Self::Loligo,
         Self::LoligoBeside,
@@ -74,7 +74,7 @@ impl Rival {
         Self::SquidUfs,
     ];
 
-    /// The name it is asked for by.
+    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Loligo => "loligo",
@@ -93,7 +93,7 @@ impl Rival {
         }
     }
 
-    /// The one of this name.
+    /// The server of this name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|r| r.name() == name)
     }
@@ -103,7 +103,7 @@ impl Rival {
         self.name().split('-').next().unwrap_or_default()
     }
 
-    /// One line: what is special about it here.
+    /// One line about its special features.
     pub fn description(self) -> &'static str {
         match self {
             Self::Loligo => "the release build of this workspace, or --binary",
@@ -142,7 +142,7 @@ impl Rival {
         }
     }
 
-    /// Does it take a raw device itself, or does the device need a file system?
+    /// Does it use a raw device? Otherwise the device needs a file system.
     fn takes_device(self) -> bool {
         self == Self::TrafficServer || self.is_ours()
     }
@@ -157,7 +157,7 @@ impl Rival {
         !matches!(self, Self::Haproxy | Self::Varnish)
     }
 
-    /// What the program says of its version.
+    /// The version that the program states.
     pub fn version(self) -> Option<String> {
         let (program, flag) = match self {
             Self::Loligo => (loligo::binary(), "--version"),
@@ -180,7 +180,7 @@ impl Rival {
         version_in(&text)
     }
 
-    /// What to write and run for this setup.
+    /// The files and commands for this setup.
     pub fn plan(self, setup: &Setup) -> Plan {
         let nginx = |sendfile, aio| nginx::plan(setup, nginx::Variant { sendfile, aio });
         match self {
@@ -211,7 +211,7 @@ fn version_in(text: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// What a plan is made for. Everything is decided here; the plan only writes it down.
+/// The decisions that a plan is made from. The plan only writes them down.
 #[derive(Debug, Clone)]
 pub struct Setup {
     pub address: SocketAddr,
@@ -236,29 +236,29 @@ pub struct Setup {
     pub as_root: bool,
     /// further arguments of Loligo, or further lines of Squid's configuration
     pub extra: Vec<String>,
-    /// another listener, for clients that speak something else
+    /// another listener, for clients that do not speak plain HTTP/1.1
     pub front: Option<front::Front>,
-    /// lines of Loligo's `[limits]`, where there is such a listener
+    /// lines of Loligo's `[limits]`, if there is a front
     pub limits: String,
-    /// lines of Loligo's `[[listener]]`, but for its address, in place of one that is all the origin's
+    /// lines of Loligo's `[[listener]]`, without its address, in place of a listener that sends all requests to the origin
     pub listener: Option<String>,
 }
 
-/// What it takes to run a server.
+/// The files and commands that run a server.
 #[derive(Debug, Default)]
 pub struct Plan {
     pub dirs: Vec<PathBuf>,
     pub files: Vec<(PathBuf, String)>,
-    /// symbolic links: where to, name
+    /// symbolic links: target, name
     pub links: Vec<(PathBuf, PathBuf)>,
     /// run one after the other before the start
     pub prepare: Vec<CommandLine>,
-    /// the server, then what belongs to it and needs it running
+    /// the server, then helpers that need it running
     pub servers: Vec<CommandLine>,
     /// the user that must own the run and data directories, if not ours
     pub owner: Option<&'static str>,
-    /// prefix of the names, of files and directories, that it may leave in /dev/shm
+    /// prefix of the names of files and directories that it may leave in /dev/shm
     pub shared_memory: Option<String>,
-    /// a file, and what it must say before the server really is ready
+    /// a file, and the text that appears in it when the server is really ready
     pub ready_log: Option<(PathBuf, &'static str)>,
 }

@@ -13,11 +13,11 @@ use crate::process::CommandLine;
 const OPEN_FILES: u32 = 8_000;
 const CONNECTIONS: u32 = 11_500;
 const DESCRIPTORS: u32 = 20_000;
-/// A smaller cache lies in 256 directories, made beforehand; a larger one in 4096, which nginx makes as it needs them. Made
-/// while a small cache fills, they would cost a slow disk more than the objects.
+/// A cache below this size lies in 256 directories, made beforehand; a larger one in 4096, which nginx makes as it needs them. To
+/// make directories while a small cache fills would cost a slow disk more than the objects do.
 const SMALL_CACHE_MIB: u64 = 1024;
 
-/// Which way bodies go out.
+/// How bodies are sent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Variant {
     pub sendfile: bool,

@@ -1,7 +1,7 @@
-//! What was started, written down where another process finds it.
+//! Records of started servers, written where another process finds them.
 //!
-//! Each server has a run directory named by its label, and in it `record.json`: which processes, and what else has to be
-//! undone when they are gone. A [`Record`] alone is enough to stop a server and clean up after it.
+//! Each server has a run directory named by its label, with a `record.json` that lists its processes and everything that must be
+//! undone after their end. A [`Record`] alone is enough to stop a server and clean up after it.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -15,10 +15,10 @@ use crate::process::{self, Identity};
 use crate::workspace;
 
 const NAME: &str = "record.json";
-/// What is kept in memory under a name.
+/// The directory of named shared memory.
 pub(super) const SHARED_MEMORY: &str = "/dev/shm";
 
-/// A server that was started, and what it takes to undo that.
+/// A server that was started, and all that is needed to undo its start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     pub rival: String,
@@ -80,7 +80,7 @@ impl Record {
         self.servers.iter().any(Identity::is_alive)
     }
 
-    /// Stops what still runs and removes what it left. Logs and configuration stay. Doing it twice does no harm.
+    /// Stops the processes that still run and removes what they left. Logs and configuration stay. A second call does no harm.
     pub fn undo(&self) -> Result<()> {
         let mut outcome = Ok(());
         for server in self.servers.iter().rev() {

@@ -1,8 +1,8 @@
 //! Starting a server, waiting for it, measuring it, stopping it.
 //!
 //! [`launch`] carries a plan out and returns when the server answers. From the first step on, an error drops the
-//! [`Running`], which undoes what has been done. In between a server can be halted and started again over what it has
-//! stored ([`Running::halt`], [`Running::start_again`]); nothing is prepared anew and nothing cleaned up then.
+//! [`Running`], which undoes all steps so far. A server can be halted and started again on its stored data
+//! ([`Running::halt`], [`Running::start_again`]), without preparation or clean-up in between.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -28,7 +28,7 @@ use crate::size::Bytes;
 const READY_MAX: Duration = Duration::from_secs(60);
 /// How long it may take from answering to caching.
 const CACHING_MAX: Duration = Duration::from_secs(20);
-/// How long a halted server may take to write down what it knows.
+/// How long a halted server may take to write its state.
 const HALT_MAX: Duration = Duration::from_secs(60);
 
 /// What a caller of [`launch`] chooses; the rest of the [`Setup`] follows.
@@ -36,7 +36,7 @@ const HALT_MAX: Duration = Duration::from_secs(60);
 pub struct Request {
     /// names the run directory; two servers cannot have one label
     pub label: String,
-    /// 0: a free one
+    /// 0: any free port
     pub port: u16,
     pub origin: SocketAddr,
     pub cache: Bytes,
@@ -47,13 +47,13 @@ pub struct Request {
     pub place: Place,
     /// Further arguments of Loligo, or further lines of Squid's configuration.
     pub extra: Vec<String>,
-    /// What clients of [`Running::front`] speak; none: there is no such listener.
+    /// The protocol of [`Running::front`]; `None`: there is no such listener.
     pub front: Option<Protocol>,
-    /// Of its certificate.
+    /// The kind of key of the front's certificate.
     pub key: KeyKind,
-    /// Lines of Loligo's `[limits]`, where there is a front.
+    /// Lines of Loligo's `[limits]`, if there is a front.
     pub limits: String,
-    /// Lines of Loligo's `[[listener]]`, but for its address, in place of one that is all the origin's.
+    /// Lines of Loligo's `[[listener]]`, without its address, in place of a listener that sends all requests to the origin.
     pub listener: Option<String>,
 }
 
@@ -93,7 +93,7 @@ pub enum Place {
 /// How a server is made to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Halt {
-    /// SIGTERM, and all the time it takes, up to [`HALT_MAX`].
+    /// SIGTERM, then a wait of up to [`HALT_MAX`].
     Clean,
     /// SIGKILL to all its processes.
     Kill,
@@ -105,7 +105,7 @@ pub struct Running {
     pub rival: Rival,
     pub address: SocketAddr,
     pub admin: SocketAddr,
-    /// The listener for clients that speak something else than plain HTTP/1.1.
+    /// The listener for clients that do not speak plain HTTP/1.1.
     pub front: Option<Front>,
     pub run: PathBuf,
     pub data: PathBuf,
@@ -242,7 +242,7 @@ impl Running {
         self.record.write(&self.run)
     }
 
-    /// Waits until it listens: this server, and not another on the same port, which would be measured in its place.
+    /// Waits until the server listens. Another server on the same port is an error, since it would be measured in its place.
     fn await_port(&mut self, output: &Path) -> Result<()> {
         let (address, roots) = (self.address, self.roots());
         let (mut ended, mut answers) = (false, false);
@@ -286,7 +286,7 @@ impl Running {
         procfs::resident_bytes(&self.roots())
     }
 
-    /// Waits until an object asked for twice comes from the origin once. An error says that it never does.
+    /// Waits until the cache works: an object requested twice is fetched from the origin once. An error if that never happens.
     pub fn await_caching(&self, origin: &Origin) -> Result<()> {
         let mut client = Client::new(self.address);
         let mut n = 0;
@@ -312,7 +312,7 @@ impl Running {
                 }
                 std::thread::sleep(Duration::from_millis(5));
             }
-            // One for the first; the second may have been asked before the first was stored.
+            // One fetch for the first request; the second request may have come before the first response was stored.
             origin.served() - before <= 2
         };
         if interrupt::wait_until(CACHING_MAX, &mut caches)? {
@@ -324,7 +324,7 @@ impl Running {
         }
     }
 
-    /// Ends all its processes and keeps what it has stored; how long that took.
+    /// Ends all its processes and keeps its stored data. Returns how long that took.
     pub fn halt(&mut self, halt: Halt) -> Result<Duration> {
         let begun = Instant::now();
         let family: Vec<Identity> = procfs::family(&self.roots())
@@ -345,7 +345,7 @@ impl Running {
         }
         let servers = &mut self.servers;
         let ended = interrupt::wait_until(HALT_MAX, || {
-            // All of them each time: asking also collects exit statuses.
+            // Check all processes each time, since the check also collects exit statuses.
             let running = servers
                 .iter_mut()
                 .filter_map(|s| (!s.has_ended()).then_some(()));
@@ -358,8 +358,8 @@ impl Running {
         Ok(begun.elapsed())
     }
 
-    /// Starts it again after [`Self::halt`], over what it has stored, and does not wait for it. The moment before it was
-    /// made.
+    /// Starts the server again after [`Self::halt`], on its stored data, and does not wait for it. Returns the moment before
+    /// its process was made.
     pub fn start_again(&mut self) -> Result<Instant> {
         assert!(self.servers.is_empty(), "halted before it is started again");
         let begun = Instant::now();
@@ -377,7 +377,7 @@ impl Running {
         Ok(())
     }
 
-    /// Lets it run on after this process; `cargo xtask rivals stop` ends it.
+    /// Lets the server run on after this process ends; `cargo xtask rivals stop` stops it.
     pub fn leave(mut self) {
         self.armed = false;
     }

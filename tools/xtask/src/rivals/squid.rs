@@ -1,9 +1,9 @@
 //! Squid with rock (one database file, SMP workers), or a file per object: aufs (threads), diskd (a process for the disk) or
 //! ufs (blocking).
 //!
-//! Only rock can be shared by several workers; the others run one. Squid will not run as root, so there it gets
-//! its own user, who must be able to reach the run directory. SMP workers meet in shared memory under `/dev/shm`, named
-//! after the service; a Squid that was killed leaves it behind, so the name is part of what is cleaned up.
+//! Only rock can be shared by several workers; the other stores run one. Squid does not run as root. Under root it therefore
+//! gets its own user, who must be able to reach the run directory. SMP workers use shared memory under `/dev/shm`, named
+//! after the service. A killed Squid leaves it behind, so the clean-up removes files of that name.
 
 use super::{Plan, Setup};
 use crate::process::CommandLine;
@@ -79,7 +79,7 @@ logfile_rotate 0
     };
     Plan {
         files: vec![(setup.run.join("squid.conf"), text)],
-        // Makes the directories or the database where they are missing.
+        // Makes the directories or the database if they are missing.
         prepare: vec![squid(&["-z", "-N"])],
         servers: vec![squid(&["--foreground"])],
         owner: setup.as_root.then_some(USER),

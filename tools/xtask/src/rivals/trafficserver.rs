@@ -1,7 +1,8 @@
 //! Apache Traffic Server: a cyclone cache in one file or on a raw device, with its own directory in memory.
 //!
-//! It looks for its files in the places it was built for, unless a run root says otherwise; we write one. It listens only
-//! when its cache is ready, so its port is the sign. A client's no-cache counts, as HTTP wants. Everything not named here is at its default.
+//! It looks for its files in the places it was built for, unless there is a run root; we write one. It listens only
+//! when its cache is ready, so an open port shows that it is. A client's no-cache counts, as HTTP wants. All other settings are at their
+//! defaults.
 
 use super::{Plan, Setup};
 use crate::process::CommandLine;
@@ -29,7 +30,7 @@ cachedir: {run}/var
 "
     );
     let user = if setup.as_root {
-        // Stay who we are: the run directory may lie where its own user may not go.
+        // Keep our user: Traffic Server's own user may not be able to reach the run directory.
         "CONFIG proxy.config.admin.user_id STRING #-1\n"
     } else {
         ""
@@ -84,7 +85,7 @@ CONFIG proxy.config.crash_log_helper STRING NULL
         (etc.join("ip_allow.yaml"), ip_allow.to_owned()),
         (etc.join("logging.yaml"), log_format.to_owned()),
     ];
-    // It warns about each of these that is missing.
+    // Traffic Server warns about each of these files that is missing.
     let empty = [
         "plugin",
         "hosting",

@@ -12,7 +12,7 @@ pub(super) fn plan(setup: &Setup, on_disk: bool) -> Plan {
     let run = setup.run.display();
     let vcl = setup.run.join("default.vcl");
     let service = format!("xtask{}-", setup.address.port());
-    // Where its manual wants it: the log that is always written would otherwise go to a disk.
+    // In memory, as the manual advises: the log is always written, and would otherwise go to a disk.
     let work = format!("{SHARED_MEMORY}/{service}varnish");
     let text = format!(
         "vcl 4.1;

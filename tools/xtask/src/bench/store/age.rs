@@ -1,14 +1,14 @@
 //! `cargo xtask bench store-age`: does a store that was written over many times write as well as a fresh one?
 //!
-//! Two stores on files of one size, both written full of noise before, so that neither pays for blocks the file system has
-//! not touched yet. One is filled `--rounds` times over. Then the two are written in turn, a sixteenth of their size each: the
-//! fresh one its first round, the aged one once more. So both meet the same disk.
+//! Two stores lie on files of one size. Both files are first filled with noise, so that neither store pays for blocks the file system
+//! has not touched yet. One store is filled `--rounds` times. Then the two are written in turn, a sixteenth of their size each: the
+//! first round of the fresh store, another round of the aged one. So both meet the same conditions of the disk.
 //!
-//! Of a hundred steps twenty ask for an object of a small popular set, drawn by Zipf: a hit is read from the disk, and written
-//! again if it would go soon; a miss is stored. The others store something new, or replace what is there.
+//! Of a hundred steps twenty request an object of a small popular set, drawn by Zipf: a hit is read from the disk, and written
+//! again if it would be evicted soon; a miss is stored. The other steps store a new object, or replace one.
 //!
-//! Bytes written are what the store handed out (clusters, checkpoints, log, journal), which the kernel's count for this process
-//! must agree with. A byte stored is one of header, key, metadata or body.
+//! Written bytes are those of the store's writes (clusters, checkpoints, log, journal); the kernel's count for this process must
+//! agree with them. Stored bytes are those of headers, keys, metadata and bodies.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -25,7 +25,7 @@ use crate::progress::Progress;
 use crate::size::Bytes;
 use crate::{interrupt, workspace};
 
-/// An aged store must write this share of what a fresh one does.
+/// An aged store must write at least at this share of a fresh store's rate.
 const RATE_MIN: f64 = 0.8;
 const RATE: &str = "stored, MiB/s";
 const WRITTEN: &str = "bytes written per byte stored";
@@ -84,7 +84,7 @@ pub fn run(options: &Options) -> Result<()> {
     sheet.finish(options.json)
 }
 
-/// A store and what is asked of it.
+/// A store and its workload.
 struct Life {
     disk: Disk,
     workload: Workload,
@@ -92,7 +92,7 @@ struct Life {
     stored_bytes: u64,
 }
 
-/// The store while it is fresh, while it ages, and aged.
+/// Measures a store while it is fresh, while it ages, and when it is aged.
 async fn measure(options: &Options, replacement: Replacement, dir: &Path) -> Result<[Column; 3]> {
     let settings = Settings {
         replacement,
@@ -166,7 +166,7 @@ impl Life {
         Ok((life, opening))
     }
 
-    /// Stores so many bytes, and waits until they are written.
+    /// Stores at least `bytes` bytes, and waits until they are written.
     async fn store(&mut self, bytes: u64) -> Result<()> {
         let until = self.stored_bytes + bytes;
         let hasher = self.disk.store.hasher();
@@ -195,7 +195,7 @@ impl Life {
     }
 }
 
-/// What is counted of one store between two moments; laps add up.
+/// The counts of one store between two moments; several laps add up.
 struct Watch {
     began: Instant,
     seconds: f64,

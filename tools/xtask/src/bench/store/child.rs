@@ -1,6 +1,6 @@
-//! What a process of its own does for `bench store-start`: one start of the store, or what comes between two.
+//! The child process of `bench store-start`: one start of the store, or the work between two starts.
 //!
-//! It says what it finds in lines, a number and a title, the first hit as soon as it is there, so that the parent can look at its clock.
+//! It prints its results in lines of a number and a title. The first hit is printed at once, so that the parent can take the time.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -20,11 +20,11 @@ use crate::progress::Progress;
 /// Standard deviation of the logarithm of sizes.
 pub const SPREAD: f64 = 1.2;
 const MIB: f64 = (1 << 20) as f64;
-/// Records asked for after a start.
+/// How many records are requested after a start.
 const SAMPLE: u64 = 5_000;
 /// Parts of a scan that take turns with plain reading.
 const PARTS: u64 = 16;
-/// How long a first hit is waited for.
+/// The longest wait for a first hit.
 const FIRST_HIT_PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a process of its own is to do.
@@ -61,10 +61,10 @@ pub enum What {
     Scan,
 }
 
-/// Takes what is found: a title and a number.
+/// Takes a result: a title and a number.
 pub type Say<'a> = &'a dyn Fn(&str, f64) -> Result<()>;
 
-/// Said as soon as there is a first hit: how long it took from the opened store.
+/// Printed as soon as there is a first hit: how long it took from the opened store.
 pub const FIRST_HIT_MS: &str = "- opened store to hit, ms";
 /// Objects below this number have been stored.
 pub const NEXT: &str = "next object";
@@ -73,7 +73,7 @@ pub const RECORDS: &str = "records in the checkpoint";
 pub const TO_SCAN_MIB: &str = "left to be scanned, MiB";
 pub const SCANNED_MIB: &str = "scanned, MiB";
 pub const HITS_PERCENT: &str = "of a sample hits, %";
-/// Of the scan, and of plain reading of the same amount.
+/// The rates of the scan, and of plain reading of the same amount.
 pub const RATES: [&str; 2] = ["- scan, MiB/s", "- plain reading, MiB/s"];
 
 /// The hidden command.
@@ -91,7 +91,7 @@ pub fn child(options: &ChildOptions) -> Result<()> {
     Ok(())
 }
 
-/// Does it; for tests, within their process.
+/// Does the work of the child; tests call it within their own process.
 pub async fn carry_out(options: &ChildOptions, say: Say<'_>) -> Result<()> {
     let size = (options.what == What::Fill).then_some(options.size);
     let resident_before = own_resident();
@@ -134,13 +134,13 @@ fn ms_since(began: Instant) -> f64 {
     began.elapsed().as_secs_f64() * 1e3
 }
 
-/// Until one is served from the disk.
+/// Requests objects until one is served from the disk.
 async fn first_hit(disk: &Disk, next: u64) -> Result<()> {
     let hasher = disk.store.hasher();
     let mut random = Chance::new(std::process::id().into());
     let began = Instant::now();
     while began.elapsed() < FIRST_HIT_PATIENCE {
-        // What was written last is scanned first: the index knows the newest ones, as many as it has.
+        // The newest records are scanned first, so the index knows the newest ones, as many as it has records.
         let known = disk.store.figures().records.clamp(1, next.max(1));
         let object = next.saturating_sub(1 + random.below(known));
         if let Some((parts, 1..)) = disk.get(hash_of(&hasher, object)).await
@@ -156,10 +156,10 @@ async fn first_hit(disk: &Disk, next: u64) -> Result<()> {
     fail!("no object is served from the disk")
 }
 
-/// How long it takes until one is stored.
+/// Measures how long it takes until a record is stored.
 async fn first_insert(disk: &Disk, options: &ChildOptions, say: Say<'_>) -> Result<()> {
     let objects = Objects::new(options.mean, SPREAD);
-    // A number that is not used otherwise.
+    // An object number that is not used otherwise.
     let record = objects.record(&disk.store.hasher(), u64::MAX / 2);
     let began = Instant::now();
     if !disk.insert(&record.as_new(disk.store.sequence())).await? {
@@ -196,7 +196,7 @@ fn own_resident() -> u64 {
     crate::procfs::resident_bytes(&[std::process::id()])
 }
 
-/// A scan beside plain reading.
+/// The times of a scan and of plain reading.
 #[derive(Default)]
 struct Scanned {
     bytes: u64,
@@ -219,7 +219,7 @@ impl Scanned {
     }
 }
 
-/// The scan in one go, then plain reading of as much, half the store away.
+/// Measures the whole scan, then plain reading of as many bytes, half the store away.
 async fn scan(disk: &Disk, say: Say<'_>) -> Result<()> {
     let total = disk.store.recovery().map_or(0, |scan| scan.total_bytes);
     let mut scanned = Scanned {
@@ -248,7 +248,7 @@ fn own_cpu() -> f64 {
     crate::procfs::cpu(&[std::process::id()]).as_secs_f64()
 }
 
-/// Scan, plain reading, scan, ...
+/// Measures parts of the scan and of plain reading in turn.
 async fn scan_in_turns(disk: &Disk, say: Say<'_>) -> Result<()> {
     disk.hold().await;
     let Some(first) = disk.store.recovery() else {
@@ -262,7 +262,7 @@ async fn scan_in_turns(disk: &Disk, say: Say<'_>) -> Result<()> {
     let half = disk.store.geometry().data_bytes() / 2;
     let part = (total / PARTS).max(1 << 20);
     while disk.store.recovery().is_some() {
-        // Looking at the CPU time takes some milliseconds itself.
+        // To read the CPU time takes some milliseconds itself.
         let cpu = own_cpu();
         let (began, from) = (Instant::now(), done);
         disk.go_on();
@@ -285,13 +285,13 @@ async fn scan_in_turns(disk: &Disk, say: Say<'_>) -> Result<()> {
     scanned.tell(say)
 }
 
-/// Asks for some of the newest objects, as many as the index has.
+/// Requests a sample of the newest objects, drawn from as many as the index has records.
 async fn sample(disk: &Disk, next: u64, say: Say<'_>) -> Result<()> {
     let hasher = disk.store.hasher();
     let mut random = Chance::new(11);
     let records = disk.store.figures().records;
     let (mut asked, mut hits) = (0, 0);
-    // The oldest stretch may be on its way out.
+    // The oldest stretch may be under eviction.
     let span = (records - records / 20).min(next);
     for _ in 0..SAMPLE.min(span) {
         let object = next - 1 - random.below(span);

@@ -1,14 +1,14 @@
-//! How a server comes back: ended, started again over what it has stored, and watched.
+//! Ends a server, starts it again on its stored data, and measures how soon it has hits.
 //!
-//! From before its process is made to the first answer that the origin did not see; then the share of hits among random
-//! objects, one second after the start and again until it no longer matters. The page cache is dropped before the
-//! start, programs and libraries included, so that it is like that of a machine that was just switched on.
+//! Measured are the time from before its process is made to the first answer that the origin did not see, and the share of hits among
+//! random objects, one second after the start and again until nearly all are hits. The page cache is dropped before the
+//! start, programs and libraries included, as on a machine that was just switched on.
 //!
-//! Every object is asked for at most once after it was stored: a miss stores it again, and the next question would be about that. So all
-//! questions come from one [`Draw`], which meets every object once, in no order.
+//! Every object is requested at most once after it was stored, because a miss stores it again and would spoil the next request for it.
+//! So all requests come from one [`Draw`], which yields every object once, in scattered order.
 //!
-//! Limits: [`WATCH_MAX`] a start; [`PROBES_MAX`] single questions; [`SAMPLES_MAX`] samples. SIGKILL ends the processes, not the
-//! machine: what they had handed to the kernel is still written.
+//! Limits: [`WATCH_MAX`] a start; [`PROBES_MAX`] single requests; [`SAMPLES_MAX`] samples. SIGKILL ends the processes, not the
+//! machine: data that they had handed to the kernel is still written.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ use crate::rivals::{Halt, Running};
 const WATCH_MAX: Duration = Duration::from_secs(30);
 /// When the first sample is taken.
 const FIRST_SAMPLE: Duration = Duration::from_secs(1);
-/// When the others are, if there are still misses.
+/// When the other samples are taken, if there are still misses.
 const LATER_SAMPLES: [Duration; 5] = [
     Duration::from_secs(2),
     Duration::from_secs(4),
@@ -35,13 +35,13 @@ const LATER_SAMPLES: [Duration; 5] = [
     WATCH_MAX,
 ];
 const SAMPLES_MAX: u64 = 1 + LATER_SAMPLES.len() as u64;
-/// Between two questions of which the first was no hit, and between two knocks on a closed port.
+/// The pause after a request that was no hit, and between two attempts to connect to a closed port.
 const AFTER_MISS: Duration = Duration::from_millis(20);
 const AFTER_KNOCK: Duration = Duration::from_millis(2);
 const PROBES_MAX: u64 = (WATCH_MAX.as_millis() / AFTER_MISS.as_millis()) as u64;
-/// Objects stored just before the end. Of the last of them a sample is asked for afterwards.
+/// How many objects are stored just before the end. A sample of the last of them is requested afterwards.
 const NEWEST: u64 = 5000;
-/// No more misses than that: nothing further is expected.
+/// From this share of hits on, no further samples are taken.
 const COMPLETE_PERCENT: f64 = 99.9;
 const CONNECTIONS: usize = 16;
 
@@ -54,7 +54,7 @@ pub(super) struct Draw {
 }
 
 impl Draw {
-    /// Of the objects below `limit`.
+    /// Draws from the objects below `limit`.
     pub fn new(limit: u64) -> Self {
         Self {
             next: 0,
@@ -63,7 +63,7 @@ impl Draw {
         }
     }
 
-    /// As many as were asked for, none of them drawn before.
+    /// The next `count` objects, none of them drawn before.
     pub fn take(&mut self, count: u64) -> Result<Vec<u64>> {
         if self.next + count > self.limit {
             fail!("more objects are needed to ask for each only once");
@@ -76,7 +76,7 @@ impl Draw {
     }
 }
 
-/// Questions one comeback may ask at most, with samples of this size.
+/// The most requests of one comeback, with samples of this size.
 pub(super) fn questions_max(sample: u64) -> u64 {
     PROBES_MAX + SAMPLES_MAX * sample
 }
@@ -90,7 +90,7 @@ pub(super) struct Asker<'a> {
 }
 
 impl Asker<'_> {
-    /// Asks for all of these; how many the origin did not see. A wrong answer is an error.
+    /// Requests all these objects. Returns how many requests the origin did not see. A wrong answer is an error.
     pub fn hits(&self, address: SocketAddr, title: &str, ids: &[u64]) -> Result<u64> {
         let before = self.origin.served();
         http::load(
@@ -105,7 +105,7 @@ impl Asker<'_> {
         Ok((ids.len() as u64).saturating_sub(missed))
     }
 
-    /// Asks for one.
+    /// Requests one object.
     fn probe(&self, client: &mut Client, id: u64) -> Probe {
         let (path, body) = (self.name)(id);
         let before = self.origin.served();
@@ -120,33 +120,33 @@ impl Asker<'_> {
     }
 }
 
-/// What became of one question.
+/// The outcome of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Probe {
     Hit,
     Miss,
-    /// no good answer, and the origin was not asked: the object is as it was
+    /// no good answer, and the origin was not asked: the object is unchanged
     Nobody,
     /// no good answer, but the origin was asked: the object may be stored now
     Spoilt,
 }
 
-/// A start over what was stored before.
+/// The results of a start on stored data.
 #[derive(Debug)]
 pub(super) struct Comeback {
     stop_s: Figure,
     first_hit_s: Figure,
-    /// Of a sample one second after the start.
+    /// The hits of a sample one second after the start.
     early_percent: Figure,
-    /// Of the last sample, and when it was taken.
+    /// The hits of the last sample, and when it was taken.
     last_percent: Figure,
     last_s: Figure,
-    /// Of those that were stored just before the end.
+    /// The hits among the objects that were stored just before the end.
     newest_percent: Figure,
 }
 
 impl Comeback {
-    /// Its lines begin with `how` the server was ended.
+    /// Adds the figures to a column, in lines that begin with `how` the server was ended.
     pub fn tell(self, how: &str, column: &mut Column) {
         column.add(format!("{how}: stop, s"), 2, self.stop_s);
         column.add(
@@ -169,7 +169,7 @@ impl Comeback {
     }
 }
 
-/// Stores a few objects more, ends the server at once, starts it again, and watches it. Its samples are of this size.
+/// Stores a few more objects, ends the server at once, starts it again, and measures its comeback with samples of this size.
 pub(super) fn come_back(
     running: &mut Running,
     halt: Halt,
@@ -204,7 +204,7 @@ pub(super) fn come_back(
             break;
         }
         let Some(wait) = at.checked_sub(begun.elapsed()) else {
-            // The last one is taken all the same, however late.
+            // The last sample is taken even if it is late.
             if at == WATCH_MAX {
                 last_at = begun.elapsed();
                 last = watch.sample(draw, sample)?;
@@ -237,12 +237,12 @@ struct Watch<'a> {
     asker: Asker<'a>,
     begun: Instant,
     first_hit: Option<Duration>,
-    /// well, if not with a hit
+    /// with a good answer, hit or miss
     answered: bool,
 }
 
 impl Watch<'_> {
-    /// Asks for one object after the other, until one is a hit or the time has come.
+    /// Requests one object after the other, until one is a hit or `limit` is reached.
     fn until_first_hit(&mut self, limit: Duration, draw: &mut Draw) -> Result<()> {
         let mut client = Client::new(self.running.address);
         let mut id = None;
@@ -282,7 +282,7 @@ impl Watch<'_> {
         Ok(share)
     }
 
-    /// The share of hits among these.
+    /// The share of hits among these objects, in percent.
     fn share(&self, asker: Asker<'_>, ids: &[u64]) -> Result<Figure> {
         let hits = asker.hits(self.running.address, "sample", ids);
         interrupt::check()?;

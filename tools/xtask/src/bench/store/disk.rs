@@ -1,10 +1,10 @@
-//! A store on a real file, driven as the proxy drives it: one thread, one engine, reads and writes under way together.
+//! A store on a real file, driven as the proxy drives it: one thread, one engine, concurrent reads and writes.
 //!
-//! Everything here runs on the `LocalSet` of [`on_this_thread`]. The file is read and written past the page cache where its
-//! file system can, so what is measured is the device.
+//! Everything here runs on the `LocalSet` of [`on_this_thread`]. The file is read and written past the page cache if its
+//! file system supports that, so the device is measured.
 //!
-//! Not known here: what is stored, what is measured.
-//! Limits: as many writes under way as the caller lets pile up before [`Disk::room`]; background work as the store hands it out.
+//! Not known here: the stored objects, the measurements.
+//! Limits: the caller bounds the writes under way by [`Disk::room`]; the store bounds its background work.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -25,14 +25,14 @@ use crate::chance::Chance;
 use crate::failure::{During, Failure, Result, fail};
 use crate::interrupt;
 
-/// Bytes of one read or write of a whole file, and how many are under way.
+/// The length of each transfer when a whole file is read or written, and how many are under way.
 const TRANSFER_BYTES: u64 = 1 << 20;
 const TRANSFERS: usize = 4;
 /// Clusters being written before a writer waits.
 const WRITES_MAX: usize = 4;
 /// How long an insert waits for room before that counts as a fault.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Of the file system, which is to stay free.
+/// How much of the file system must stay free.
 const SPARE_BYTES: u64 = 1 << 30;
 
 /// Runs a future, and what it spawns, on this thread.
@@ -74,7 +74,7 @@ impl Drop for Scratch {
     }
 }
 
-/// What an opening took, in milliseconds.
+/// How long the steps of an opening took, in milliseconds.
 #[derive(Debug, Default, Clone, serde::Serialize, serde::Deserialize)]
 pub struct Opening {
     pub words: String,
@@ -82,18 +82,18 @@ pub struct Opening {
     pub scan_bytes: u64,
     pub direct: bool,
     pub engine: String,
-    /// The file, the superblock, the engine.
+    /// Opening the file, the superblock, the engine.
     pub open_ms: f64,
-    /// Log, journal, checkpoint.
+    /// Reading log, journal and checkpoint.
     pub read_ms: f64,
     pub read_bytes: u64,
-    /// From those bytes to an index.
+    /// Building the index from those bytes.
     pub build_ms: f64,
-    /// The superblock that says *open*, with its flushes.
+    /// Writing the superblock that says *open*, with its flushes.
     pub mark_ms: f64,
 }
 
-/// A store, its device and what is under way between them.
+/// A store, its device and the operations under way.
 #[derive(Clone)]
 pub struct Disk {
     pub store: Arc<Store>,
@@ -106,7 +106,7 @@ struct UnderWay {
     writes: Cell<usize>,
     works: Cell<usize>,
     reads: Cell<usize>,
-    /// No new background work.
+    /// Set while no new background work is begun.
     held: Cell<bool>,
     background_bytes: Cell<u64>,
     failures: Cell<u64>,
@@ -211,12 +211,12 @@ impl Disk {
         }
     }
 
-    /// Reads and verifies a record; the bytes read from the device, 0 if it was buffered.
+    /// Reads and verifies a record. Also returns the bytes read from the device, 0 if the record was buffered.
     pub async fn get(&self, hash: KeyHash) -> Option<(RecordParts, usize)> {
         self.load(hash, false).await
     }
 
-    /// `renew`: gives the record its second chance, if its turn to go comes near.
+    /// `renew`: gives the record its second chance if its eviction is near.
     async fn load(&self, hash: KeyHash, renew: bool) -> Option<(RecordParts, usize)> {
         let read = match self.store.look_up(hash) {
             Lookup::Absent => return None,
@@ -238,7 +238,7 @@ impl Disk {
         Some((parts, len))
     }
 
-    /// As [`Self::get`], but the record gets its second chance; in a task of its own, when fewer than `most` such tasks are under way.
+    /// As [`Self::get`], but the record gets its second chance. Runs in a task of its own, once fewer than `most` such tasks are under way.
     pub async fn get_soon(&self, hash: KeyHash, most: usize) {
         while self.state.reads.get() >= most {
             self.one_done().await;
@@ -309,7 +309,7 @@ impl Disk {
         self.state.one_done.notify_waiters();
     }
 
-    /// No new background work, and what there is has ended.
+    /// Stops beginning background work, and waits until the work under way has ended.
     pub async fn hold(&self) {
         self.state.held.set(true);
         while self.state.works.get() > 0 {
@@ -317,7 +317,7 @@ impl Disk {
         }
     }
 
-    /// Background work again.
+    /// Allows background work again.
     pub fn go_on(&self) {
         self.state.held.set(false);
         self.work();
@@ -330,7 +330,7 @@ impl Disk {
         }
     }
 
-    /// Until something ends, or a little while.
+    /// Waits until an operation ends, but not for long.
     pub async fn one_done(&self) {
         let one_done = self.state.one_done.notified();
         let _ = tokio::time::timeout(Duration::from_millis(100), one_done).await;
@@ -346,7 +346,7 @@ impl Disk {
         Ok(())
     }
 
-    /// A clean stop; milliseconds.
+    /// Stops cleanly. Returns the time in milliseconds.
     pub async fn close(&self) -> Result<f64> {
         let began = Instant::now();
         self.settle().await?;
@@ -371,8 +371,8 @@ impl Disk {
         self.state.background_bytes.get()
     }
 
-    /// Reads `bytes` one after the other from byte `at`, going round at the end of the data area: as `dd` would with four
-    /// reads of 1 MiB under way. Seconds.
+    /// Reads `bytes` bytes in sequence from byte `at`, going round at the end of the data area, as `dd` would with four
+    /// reads of 1 MiB under way. Returns the time in seconds.
     pub async fn read_in_a_row(&self, at: u64, bytes: u64) -> Result<f64> {
         let geometry = self.store.geometry();
         let (from, span) = (geometry.data_at, geometry.data_bytes() / TRANSFER_BYTES);
@@ -390,7 +390,7 @@ impl Disk {
     }
 }
 
-/// `count` transfers, a few at a time.
+/// Carries out `count` transfers, a few at a time.
 async fn in_parallel<F>(count: u64, transfer: impl Fn(u64) -> F) -> Result<()>
 where
     F: Future<Output = Result<(), device::IoFault>> + 'static,
@@ -432,7 +432,7 @@ pub async fn write_all_over(path: &Path, size_bytes: u64) -> Result<()> {
         async move { engine.write(at, data).await }
     })
     .await?;
-    // What looks like no store at all is refused, so the start is made blank.
+    // A file with foreign content would be refused as a store, so zero its beginning.
     let blank = Bytes::from(vec![0; Superblock::BYTES]);
     engine.write(0, blank).await.during(|| "writing".into())?;
     engine.flush().await.during(|| "flushing".into())
@@ -485,7 +485,7 @@ async fn read(engine: &Rc<Engine>, at: u64, len: u64) -> Result<Bytes> {
     Ok(bytes.into_inner().into_bytes())
 }
 
-/// Not secret here, and not the same for two stores.
+/// An identity that is not secret, but differs between stores.
 fn identity() -> Identity {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -1,15 +1,15 @@
-//! `cargo xtask bench store-io`: what the disk sees of an object, counted by the kernel.
+//! `cargo xtask bench store-io`: the disk operations per object, counted by the kernel.
 //!
-//! Loligo gets a store smaller than what passes through it, is filled until every byte of the store has been written once,
-//! and is then given as many distinct objects again: opens, closes and unlinks are counted by strace, writes and bytes by
-//! the block device. Afterwards objects that are still stored are asked for once each, in no order, and the device's reads
-//! counted.
+//! Loligo's store is smaller than the bytes that pass through it. It is filled until every byte of the store was written once,
+//! and then gets as many distinct objects again: opens, closes and unlinks are counted by strace, writes and bytes by
+//! the block device. Afterwards objects that are still stored are requested once each, in scattered order, and the device's
+//! reads are counted.
 //!
-//! On `loop` the store lies alone on an ext4 of its own on a loop device, so that nothing else is counted, but the file
-//! system's own journal is. On `file` it lies in a directory, and the counters are those of the whole device beneath.
+//! On `loop` the store lies alone on an ext4 of its own on a loop device, so that only it and the file system's journal are
+//! counted. On `file` it lies in a directory, and the counters are those of the whole device beneath.
 //!
-//! Reads of the device may be a little off one a hit: the file system reads its own map of the file, and the kernel joins
-//! neighbours. [`READS_SLACK`] says how much is forgiven; Loligo's own counter, printed beside, must be exact.
+//! The device may have slightly more or fewer reads than one a hit: the file system reads its own map of the file, and the
+//! kernel joins neighbours. [`READS_SLACK`] is the tolerance; Loligo's own counter, printed beside, must be exact.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ use crate::size::Bytes;
 use crate::strace::{CLOSES, OPENS, RENAMES, Strace, UNLINKS};
 use crate::workspace;
 
-/// Of device reads a hit, either way.
+/// The tolerance for device reads a hit, up and down.
 const READS_SLACK: f64 = 0.02;
 /// Longer than any write waits for company.
 const SETTLE: Duration = Duration::from_secs(3);
@@ -139,7 +139,7 @@ fn measure(options: &Options, place: Option<PathBuf>, dir: &std::path::Path) -> 
     running.await_caching(&origin)?;
     println!("store of {} on {on}", options.store_size);
 
-    // Every byte of the store once, so that what follows overwrites.
+    // Write every byte of the store once, so that later writes overwrite.
     let round = options.store_size.0 / options.size.0 + 1;
     let round = round + round / 10;
     load(&running, options, "overwriting the store", round, "f")?;
@@ -176,7 +176,7 @@ fn store_all(
     let watched = strace.is_some();
     if let Some(strace) = strace {
         strace.finish(|_, call, about| {
-            // The metrics that are asked for before and after read these.
+            // The metrics requests before and after make the server read these.
             if about.starts_with("/proc/") {
                 return;
             }
@@ -232,14 +232,14 @@ fn store_all(
     Ok(())
 }
 
-/// Asks for the last objects once each, in no order.
+/// Requests the last objects once each, in scattered order.
 fn read_back(
     options: &Options,
     running: &Running,
     origin: &Origin,
     column: &mut Column,
 ) -> Result<()> {
-    // Half of what the store holds: the other half may be on its way out.
+    // Only the newest half of the objects: the others may be under eviction.
     let held = options.store_size.0 / options.size.0 / 2;
     let count = READ_BACK_MAX.min(held).min(options.objects).max(1);
     let step = stride(count);

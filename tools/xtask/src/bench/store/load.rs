@@ -1,11 +1,11 @@
-//! What the store benches store: objects of mixed sizes under keys like those of the web.
+//! The objects of the store benches: mixed sizes, under keys like those of the web.
 //!
-//! An object is a number. Its key, its size and its bytes follow from it, so nothing has to be remembered of the objects, and
-//! what is measured of the memory is the store's. Bodies are slices of one random buffer: making one costs nothing, while
-//! the copy and the checksum that the store makes of it are real.
+//! An object is a number. Key, size and bytes follow from the number, so the bench keeps no data about objects, and the
+//! measured memory is the store's. Bodies are slices of one random buffer: making one costs nothing, while
+//! the store's copy and checksum of it are real.
 //!
-//! Sizes are log-normal, cut at 128 B and 1 MiB, and scaled so that the mean is the wanted one. Small objects are most of
-//! them and large ones most of the bytes, as in the mixes proxies are measured with.
+//! Sizes are log-normal, cut at 128 B and 1 MiB, and scaled to the wanted mean. Most objects are small, and most bytes
+//! are in large objects, as in the mixes proxies are measured with.
 //!
 //! Not known here: disks, stores beyond their key hashes.
 
@@ -20,17 +20,17 @@ const BODY_BYTES_MAX: f64 = (1 << 20) as f64;
 /// Different sizes; objects draw from them.
 const SIZES: usize = 1 << 16;
 const BUFFER_BYTES: usize = 4 << 20;
-/// What the proxy's heads take, about.
+/// The approximate length of the proxy's heads.
 const META_BYTES: usize = 200;
 const KEY: [u8; 60] = *b"http://static.example.org/objects/0000000000000000/image.jpg";
 const KEY_DIGITS_AT: usize = 34;
 const KEY_DIGITS: usize = 16;
 
-/// Of a hundred inserts so many replace a live record.
+/// The percentage of inserts that replace a live record.
 const REPLACING_PERCENT: u64 = 10;
-/// Of the objects that fit, the newest this many percent are taken to be live when one is chosen.
+/// When a live object is to be chosen, the newest objects are assumed live, up to this percentage of the objects that fit.
 const SURELY_LIVE_PERCENT: u64 = 85;
-/// Of a store that is planned for objects, the share that they are to take.
+/// The share of a store that the planned objects are to take.
 const FULL: f64 = 0.95;
 
 /// The key of an object.
@@ -48,7 +48,7 @@ pub fn hash_of(hasher: &KeyHasher, object: u64) -> KeyHash {
     hasher.hash(&key_of(object))
 }
 
-/// Chunks of a record of so many bytes: a length that the index can express (docs/format.md).
+/// The chunks of a record of `record_bytes`, rounded up to a length that the index can express (docs/format.md).
 pub fn chunks_of(record_bytes: u64, chunk_bytes: u64) -> u64 {
     let chunks = record_bytes.div_ceil(chunk_bytes);
     let step = match chunks {
@@ -125,7 +125,7 @@ impl Objects {
         (chunks.sum::<u64>() * chunk_bytes) as f64 / SIZES as f64
     }
 
-    /// What an object's record is made of.
+    /// The parts of an object's record.
     pub fn record(&self, hasher: &KeyHasher, object: u64) -> Parts<'_> {
         let key = key_of(object);
         let len = self.body_bytes(object) as usize;
@@ -139,7 +139,7 @@ impl Objects {
     }
 }
 
-/// What a record is made of.
+/// The parts of a record.
 #[derive(Debug)]
 pub struct Parts<'a> {
     hash: KeyHash,
@@ -165,12 +165,12 @@ impl Parts<'_> {
     }
 }
 
-/// Is that the object's record? The store has verified the checksum.
+/// Is this the object's record? The store has verified the checksum.
 pub fn is_record_of(object: u64, parts: &RecordParts) -> bool {
     parts.key == key_of(object)[..]
 }
 
-/// Inserts as in use: most are new, some replace what is there.
+/// A realistic sequence of inserts: most are new objects, some replace stored ones.
 #[derive(Debug)]
 pub struct Workload {
     pub objects: Objects,
@@ -209,7 +209,7 @@ impl Workload {
     }
 }
 
-/// The size of a store that so many of these objects fill, and its geometry.
+/// The size of a store that `count` of these objects fill, and its geometry.
 pub fn plan(objects: &Objects, count: u64) -> Result<(u64, Geometry)> {
     let chunk_bytes = Geometry::CHUNK_BYTES_DEFAULT;
     let record_mean = objects.chunk_bytes_mean(u64::from(chunk_bytes));
@@ -229,7 +229,7 @@ pub fn plan(objects: &Objects, count: u64) -> Result<(u64, Geometry)> {
 pub struct Zipf(Vec<f64>);
 
 impl Zipf {
-    /// Of the numbers below `count`.
+    /// Draws from the numbers below `count`.
     pub fn new(count: u64, exponent: f64) -> Self {
         let mut sum = 0.0;
         let sums = (1..=count.max(1)).map(|rank| {
@@ -239,7 +239,7 @@ impl Zipf {
         Self(sums.collect())
     }
 
-    /// The next.
+    /// Draws a number.
     pub fn draw(&self, random: &mut Chance) -> u64 {
         let all = self.0.last().copied().unwrap_or(1.0);
         let at = random.unit() * all;

@@ -1,15 +1,15 @@
-//! `cargo xtask bench store-memory`: what an object costs in memory, after years of use.
+//! `cargo xtask bench store-memory`: the memory an object costs, after years of use.
 //!
-//! A store without a disk: its writes are reported done at once and dropped, so that ten times its size is written in minutes.
-//! Copies, checksums and MACs are real. Some inserts replace what is there, some records are invalidated, and the rest goes
-//! with its stretch, as in use.
+//! The store has no disk: its writes are reported done at once and dropped, so that ten times its size is written in minutes.
+//! Copies, checksums and MACs are real. Some inserts replace stored objects, some records are invalidated, and the others are
+//! evicted with their stretch, as in use.
 //!
-//! Memory is the growth of this process's resident set since before the store was made, with the proxy's allocator. *Net* is
-//! without the cluster buffers, whose number does not depend on the objects. Everything else counts: tables left behind when
-//! they grew, the allocator's own, buffers of checkpoints.
+//! Memory is the growth of this process's resident set since before the store was made, with the proxy's allocator. *Net*
+//! excludes the cluster buffers, whose number does not depend on the objects. Everything else counts: old tables left behind
+//! by growth, the allocator's own data, buffers of checkpoints.
 //!
-//! Utilisation is counted record by record at the end: live records, their padding, what is kept empty ahead of the writer.
-//! The rest is dead: replaced or invalidated records that the hand has not reached yet, and ends of regions.
+//! Utilisation is counted record by record at the end: live records, their padding, and the room kept empty ahead of the writer.
+//! The rest is dead space: replaced or invalidated records that the hand has not reached yet, and ends of regions.
 
 use std::time::Instant;
 
@@ -31,13 +31,13 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Standard deviation of the logarithm of sizes.
 const SPREAD: f64 = 1.2;
-/// Of a hundred inserts so many are followed by an invalidation.
+/// The percentage of inserts that are followed by an invalidation.
 const INVALIDATING_PERCENT: u64 = 1;
-/// Open, and handed out: writes end at once here.
+/// The open cluster and the one handed out: there are no more, since writes end at once here.
 const CLUSTER_BUFFERS: u64 = 2;
 /// Simulated bytes a millisecond.
 const PACE: u64 = 100_000;
-/// Tries of an insert that finds no room.
+/// How often an insert that finds no room is tried.
 const TRIES: u32 = 100;
 const MIB: f64 = (1 << 20) as f64;
 
@@ -80,7 +80,7 @@ struct Life {
 struct Times {
     inserts: u64,
     ns: f64,
-    /// In the slowest tenth of a round.
+    /// The mean in the slowest tenth of a round.
     ns_max: f64,
 }
 
@@ -166,7 +166,7 @@ fn measure(options: &Options) -> Result<Sheet> {
 }
 
 impl Life {
-    /// Writes the store over so many times.
+    /// Writes `rounds` times the size of the store.
     fn live_on(&mut self, rounds: f64) -> Result<Times> {
         let data_bytes = self.store.geometry().data_bytes();
         let wanted = (data_bytes as f64 * rounds) as u64;
@@ -191,12 +191,12 @@ impl Life {
         Ok(times)
     }
 
-    /// Milliseconds since 1970, as the bytes go by.
+    /// Simulated milliseconds since 1970, which advance with the stored bytes.
     fn now_ms(&self) -> u64 {
         1_000_000_000 + self.stored_bytes / PACE
     }
 
-    /// One insert, and what goes with it.
+    /// Makes one insert, and the invalidation and background work that go with it.
     fn step(&mut self) -> Result<()> {
         let object = self.workload.next();
         let (hasher, now_ms) = (self.store.hasher(), self.now_ms());
@@ -237,11 +237,11 @@ impl Life {
         Ok(())
     }
 
-    /// What the chunks of the store are used for.
+    /// Counts what the chunks of the store are used for.
     fn utilisation(&self, figures: &Figures, column: &mut Column) {
         let hasher = self.store.hasher();
         let chunk_bytes = u64::from(Geometry::CHUNK_BYTES_DEFAULT);
-        // Replaced ones live longer than their number says, but hardly three rounds.
+        // A replaced object lives longer than its number suggests, but hardly three rounds.
         let oldest = self.workload.next.saturating_sub(self.workload.fit * 3);
         let (mut chunks, mut bytes) = (0, 0);
         for object in oldest..self.workload.next {
@@ -273,7 +273,7 @@ impl Life {
     }
 }
 
-/// Drops all background work; the bytes that it would have written.
+/// Drops all background work, and returns the bytes that it would have written.
 fn work(store: &Store, now_ms: u64) -> u64 {
     let mut bytes = 0;
     while let Some(work) = store.next_work(now_ms) {

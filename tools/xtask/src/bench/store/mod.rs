@@ -1,4 +1,4 @@
-//! What the store does with a disk, with memory, with a crash: one file an experiment.
+//! Experiments on the store's use of disk and memory and on its recovery, one in each file.
 
 mod comeback;
 mod disk;

@@ -1,12 +1,12 @@
 //! Memory of a family of processes, each page counted once.
 //!
-//! Servers that fork share pages, and a sum of resident sizes counts those again for each process. The kernel's
-//! *proportional* size divides a page by the number of those who have it, so that the sum over a family is what the family has
-//! (`/proc/<pid>/smaps_rollup`, Documentation/filesystems/proc.rst). Its three kinds are kept apart:
+//! Servers that fork share pages, and a sum of resident sizes counts these again for each process. The kernel's
+//! *proportional* size divides a page by the number of processes that have it, so that the sum over a family is the family's memory
+//! (`/proc/<pid>/smaps_rollup`, Documentation/filesystems/proc.rst). Three kinds are kept apart:
 //!
-//! * *anonymous*: the heap and stacks; the kernel cannot take them back without swap.
-//! * *shared*: shared anonymous memory and files under `/dev/shm`: the zone of nginx, Squid's maps. The same.
-//! * *mapped*: pages of files, programs and libraries and Varnish's storage. The kernel drops them when it likes.
+//! * *anonymous*: the heap and stacks; the kernel cannot reclaim them without swap.
+//! * *shared*: shared anonymous memory and files under `/dev/shm`: the zone of nginx, Squid's maps; cannot be reclaimed without swap either.
+//! * *mapped*: pages of files: programs, libraries and Varnish's storage. The kernel may drop them at any time.
 //!
 //! Not known here: the kernel's own memory for the files of a cache (inodes, names), and the page cache.
 
@@ -26,7 +26,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Of these processes and all their descendants. A process that ends meanwhile is left out.
+    /// The memory of these processes and all their descendants. A process that ends meanwhile is left out.
     pub fn of(roots: &[u32]) -> Result<Self> {
         let mut sum = Self::default();
         let mut seen = 0;
@@ -62,7 +62,7 @@ impl Memory {
         })
     }
 
-    /// What cannot be taken back from it.
+    /// The bytes that the kernel cannot reclaim.
     pub fn held(&self) -> u64 {
         self.anonymous + self.shared
     }

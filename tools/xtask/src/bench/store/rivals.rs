@@ -1,19 +1,19 @@
-//! `cargo xtask bench store-rivals`: what an object costs in memory and on disk, and what is left of it after a restart,
-//! for Loligo and for those it is held against.
+//! `cargo xtask bench store-rivals`: the memory and disk an object costs, and how many objects survive a restart,
+//! for Loligo and its rivals.
 //!
-//! One server after the other, alone, before the bench's own origin, its cache on a fresh ext4 on a loop device:
+//! The servers run one after the other, alone, before the bench's own origin, each with its cache on a fresh ext4 on a loop device:
 //!
-//! 1. *small*: with a cache of next to no size and a full memory tier; its memory is the floor for what follows, so
-//!    that tables made at the start according to the size of the cache are counted.
-//! 2. *fill*: with the real cache. Memory just started; with a full memory tier; with all objects. Device writes by
-//!    the loop device, the file system's journal included. Servers that drop objects when busy are asked again.
-//! 3. *read*: page cache dropped, objects once each, in no order, none of them recent enough for the memory tier.
-//! 4. *clean*: some objects more, SIGTERM at once, and started again (`comeback`).
+//! 1. *small*: with a cache of next to no size and a full memory tier. This memory is subtracted in the later steps, so
+//!    that tables which are allocated at the start for the size of the cache are counted.
+//! 2. *fill*: with the real cache. Memory is measured just after the start, with a full memory tier, and with all objects; device
+//!    writes by the loop device, including the file system's journal. Objects that a busy server has dropped are requested again.
+//! 3. *read*: page cache dropped, objects once each, in scattered order, none of them recent enough for the memory tier.
+//! 4. *clean*: some more objects, SIGTERM at once, and a new start (`comeback`).
 //! 5. *crash*: the same with SIGKILL.
 //!
-//! nginx has no memory of its own but the page cache, nor has Varnish with file storage; Varnish's mapped pages are
-//! reclaimed through a control group. Varnish's storage that outlives it (`persistent`) is not built into 7.x, so it keeps
-//! nothing; that is measured like everything else.
+//! nginx and Varnish with file storage have no memory tier but the page cache; Varnish's mapped pages are
+//! reclaimed through a control group. Varnish's storage that survives a restart (`persistent`) is not built into 7.x, so it keeps
+//! no objects; its restart is measured all the same.
 //!
 //! Limits: all files together below [`DISK_BYTES_MAX`]; a minute for a stop, half a minute a restart.
 
@@ -42,20 +42,20 @@ const FILE_SYSTEM_BYTES: u64 = 256 << 20;
 /// Rock stores in slots of 16 KiB, files take whole blocks: room for each byte of body, so that no server evicts.
 const ROOM: f64 = 1.9;
 const SMALL_CACHE: Bytes = Bytes(256 << 20);
-/// What passes through a memory tier before it counts as full, times its size.
+/// A memory tier counts as full when this many times its size has passed through it.
 const TIER_TIMES: u64 = 6;
 /// Longer than any write waits for company.
 const SETTLE: Duration = Duration::from_secs(3);
-/// Some drop what they are too busy to store (Squid's rock), so filling is repeated until little is missing.
+/// Some servers drop objects when they are busy (Squid's rock), so filling is repeated until few objects are missing.
 const PASSES_MAX: u32 = 3;
 const MISSING_PERCENT_MAX: f64 = 1.0;
 const PASS_GAIN_PERCENT_MIN: f64 = 5.0;
-/// Asked for after a pass, to see whether another is needed.
+/// How many objects are requested after a pass, to see whether another pass is needed.
 const PASS_SAMPLE: u64 = 1000;
-/// Random objects of a sample after a restart.
+/// The size of a sample of random objects after a restart.
 const SAMPLE: u64 = 1000;
-/// Traffic Server 9.2 writes its directory once a minute, and SIGTERM does not make it (only `traffic_ctl server stop` does,
-/// which needs its manager). Somewhat longer than that, so that it is not held against it twice.
+/// Traffic Server 9.2 writes its directory once a minute, and not on SIGTERM (only on `traffic_ctl server stop`,
+/// which needs its manager). Waiting somewhat longer than a minute gives it a complete directory.
 const DIRECTORY_EVERY: Duration = Duration::from_secs(70);
 
 const DEFAULT: [Rival; 6] = [
@@ -222,12 +222,12 @@ fn on_its_test_bed(rival: Rival, options: &Options, dir: &Path) -> Result<Seen> 
     seen
 }
 
-/// Everything about one server that belongs together while it runs.
+/// One server under test, with everything it needs while it runs.
 struct Contest<'a> {
     options: &'a Options,
     origin: &'a Origin,
     running: Running,
-    /// for those whose pages stay mapped; Err says why there is none
+    /// for servers whose pages stay mapped; `Err`: why there is no group
     group: Option<Result<MemoryGroup>>,
 }
 
@@ -296,35 +296,35 @@ fn measure(rival: Rival, options: &Options, place: &Path) -> Result<Seen> {
     })
 }
 
-/// What was read of the counters of one server.
+/// The counters read for one server.
 struct Seen {
-    /// Asked for, so that they would be stored.
+    /// Objects requested in order to be stored.
     objects: u64,
-    /// Their bodies.
+    /// Bytes of their bodies.
     bytes: u64,
-    /// Times they were all asked for: more than once if some were not stored at first.
+    /// How often all of them were requested: more than once if some were not stored at first.
     passes: u32,
-    /// Stored when first asked for.
+    /// The share that was stored by the first request.
     at_once_percent: f64,
-    /// A server with a cache of next to no size, its memory tier full.
+    /// Memory with a cache of next to no size and a full memory tier.
     small: Memory,
-    /// Just started.
+    /// Memory just after the start.
     started: Memory,
-    /// Its memory tier full, before the objects.
+    /// Memory with a full memory tier, before the objects.
     before: Memory,
     after: Memory,
     stored: DeviceStat,
-    /// Asked for again, with cold caches.
+    /// Objects requested again, with cold caches.
     read: u64,
     read_hits: u64,
-    /// None if the caches could not be emptied.
+    /// The device's reads for them; `None` if the caches could not be emptied.
     reads: Option<DeviceStat>,
     clean: Option<Comeback>,
     crash: Option<Comeback>,
 }
 
 impl Seen {
-    /// Its figures. Objects that were not stored count for nothing.
+    /// The figures of the server. Objects that were not stored do not count.
     fn column(self, name: &str) -> Column {
         let share = self.read_hits as f64 / self.read.max(1) as f64;
         let stored = self.objects as f64 * share;
@@ -367,7 +367,7 @@ impl Seen {
     }
 }
 
-/// What filling took.
+/// The result of filling.
 #[derive(Default)]
 struct Filled {
     passes: u32,
@@ -410,7 +410,7 @@ impl<'a> Contest<'a> {
         })
     }
 
-    /// Twice, since some take into memory only what was read.
+    /// Fills the memory tier. Requests all objects twice, since some servers keep in memory only objects that were read again.
     fn fill_memory(&self) -> Result<()> {
         let name = |n: u64| self.options.name("w", n);
         let asker = Asker {
@@ -424,7 +424,7 @@ impl<'a> Contest<'a> {
         Ok(())
     }
 
-    /// Asks for all objects until nearly all are stored. Afterwards there is the same in the memory tier as before.
+    /// Requests all objects until nearly all are stored. Afterwards the memory tier has the same content as before.
     fn fill(&self, asker: Asker<'_>, draw: &mut Draw) -> Result<Filled> {
         let ids: Vec<u64> = (0..self.options.objects).collect();
         let mut filled = Filled::default();
@@ -444,7 +444,7 @@ impl<'a> Contest<'a> {
             if filled.passes == 1 {
                 filled.at_once_percent = 100.0 - missing;
             }
-            // Asking again does not help a server without room for them.
+            // A further pass does not help a server without room for the objects.
             let hopeless = missing > missing_before - PASS_GAIN_PERCENT_MIN;
             if missing <= MISSING_PERCENT_MAX || hopeless || filled.passes == PASSES_MAX {
                 return Ok(filled);
@@ -467,7 +467,7 @@ impl<'a> Contest<'a> {
             .ok_or_else(|| Failure::new("the store lies on no block device"))
     }
 
-    /// Leaves nothing of the cache in the kernel's memory. False if that cannot be done.
+    /// Drops all pages of the cache from the kernel's memory. False if that cannot be done.
     fn empty_caches(&self) -> bool {
         let reclaimed = match &self.group {
             Some(Ok(group)) => {

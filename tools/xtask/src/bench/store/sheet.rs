@@ -1,4 +1,4 @@
-//! What an experiment has found: a line for each figure, a column for each thing that is compared.
+//! The results of an experiment: a line for each figure, a column for each thing that is compared.
 //!
 //! A figure is a number or the reason why there is none, never a guess. With a [`Want`] it is also a target, and a target
 //! that is missed, or has no figure, fails the experiment. Lines and columns appear in the order in which they were first written.
@@ -18,12 +18,12 @@ pub enum Figure {
 }
 
 impl Figure {
-    /// None, for this reason.
+    /// No number, for this reason.
     pub fn missing(why: impl Into<String>) -> Self {
         Self::Missing(why.into())
     }
 
-    /// So much for each of `count`, which may be none.
+    /// `of` divided by `count`; if `count` is 0, no number, for the reason `none`.
     pub fn each(of: f64, count: f64, none: &str) -> Self {
         match count > 0.0 {
             true => Self::Found(of / count),
@@ -57,7 +57,7 @@ impl From<u64> for Figure {
 pub enum Want {
     AtMost(f64),
     AtLeast(f64),
-    /// This, within so much.
+    /// The first number, with the second one as tolerance.
     Near(f64, f64),
 }
 
@@ -69,7 +69,7 @@ pub struct Column {
 }
 
 impl Column {
-    /// Without figures yet.
+    /// A column without figures.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -77,18 +77,18 @@ impl Column {
         }
     }
 
-    /// Of what it is.
+    /// The name of the thing it is about.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A figure shown with so many decimals.
+    /// Adds a figure, shown with `decimals` decimals.
     pub fn add(&mut self, title: impl Into<String>, decimals: usize, figure: impl Into<Figure>) {
         self.figures
             .push((title.into(), decimals, figure.into(), None));
     }
 
-    /// The same, which is a target too.
+    /// Adds a figure that is also a target.
     pub fn target(
         &mut self,
         title: impl Into<String>,
@@ -106,7 +106,7 @@ impl Column {
         figures.find(|f| f.0 == title).map(|f| &f.2)
     }
 
-    /// Figures of these titles are targets.
+    /// Makes the figures of these titles targets.
     pub fn with_targets(mut self, targets: &[(&str, Want)]) -> Self {
         for figure in &mut self.figures {
             let target = targets.iter().find(|(title, _)| *title == figure.0);
@@ -115,14 +115,14 @@ impl Column {
         self
     }
 
-    /// No line of this column is a target.
+    /// The same column without targets.
     pub fn without_targets(mut self) -> Self {
         self.figures.iter_mut().for_each(|f| f.3 = None);
         self
     }
 }
 
-/// All of it.
+/// All figures of an experiment.
 #[derive(Debug, Default)]
 pub struct Sheet {
     title: String,
@@ -131,7 +131,7 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    /// Empty.
+    /// An empty sheet.
     pub fn new(title: &str) -> Self {
         Self {
             title: title.to_owned(),
@@ -139,17 +139,17 @@ impl Sheet {
         }
     }
 
-    /// One thing more.
+    /// Adds a column.
     pub fn push(&mut self, column: Column) {
         self.columns.push(column);
     }
 
-    /// What else must be known to read the figures.
+    /// Adds a remark that is needed to understand the figures.
     pub fn note(&mut self, text: impl Into<String>) {
         self.notes.push(text.into());
     }
 
-    /// A number that must be there.
+    /// A number that must exist.
     #[cfg(test)]
     #[track_caller]
     pub fn found(&self, column: &str, title: &str) -> f64 {
@@ -209,7 +209,7 @@ impl Sheet {
                         1 => title.clone(),
                         _ => format!("{}: {title}", column.name),
                     };
-                    // What has no figure is no number either, and keeps no promise.
+                    // Without a figure the number is NaN, which meets no target.
                     let found = figure.found().unwrap_or(f64::NAN);
                     Some(match (*want)? {
                         Want::AtMost(most) => at_most(what, found, most),
@@ -265,7 +265,7 @@ impl Sheet {
     }
 }
 
-/// Without the minus of a negative nothing.
+/// The rounded number as text, without the minus of a zero.
 fn rounded(number: f64, decimals: usize) -> String {
     let text = format!("{number:.decimals$}");
     match text.strip_prefix('-') {

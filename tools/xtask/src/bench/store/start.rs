@@ -2,19 +2,19 @@
 //!
 //! A store on a real file is filled once over. Then, each time in a fresh process (this program with a hidden command):
 //!
-//! * *clean*: it was closed in order; a few times over.
-//! * *crash*: some gigabytes were written since the last checkpoint, and the process killed itself with SIGKILL. What was
-//!   written since is found again by a scan, while the store serves; the scan's time is held against reading as many bytes in a
-//!   row, as `dd` would, on another part of the file.
+//! * *clean*: the store was closed in order; repeated a few times.
+//! * *crash*: some gigabytes were written since the last checkpoint, and the process killed itself with SIGKILL. Records
+//!   written since are found again by a scan, while the store serves. The scan's time is compared with a sequential read of as
+//!   many bytes, as by `dd`, on another part of the file.
 //! * *no checkpoint*: both checkpoint areas are overwritten, so everything is scanned. Scan and plain reading take turns, a part
-//!   of the store each, four reads of 1 MiB under way in both; one reads the half that the other does not, so that
-//!   whatever caches there are below favour neither.
+//!   of the store each, with four reads of 1 MiB under way in both. They read different halves, so that
+//!   caches below favour neither.
 //!
-//! A hit is a look-up, a read past the page cache, and a record that is whole and of the right key. The time is counted by
-//! the parent, from before the process is made to the line that says so. Afterwards a sample of the records is asked for.
+//! A hit is a look-up, a read past the page cache, and a record that is whole and has the right key. The parent measures the
+//! time, from before the process is made to the line that reports the hit. Afterwards a sample of the records is requested.
 //!
 //! Limits: the disk of a virtual machine may be cached by its host. Objects are not replaced and not read meanwhile, so the
-//! newest ones, as many as the index has, are those that must be there.
+//! newest objects, as many as the index has records, must all be found.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ use crate::failure::{During, Failure, Result, fail};
 use crate::size::Bytes;
 use crate::workspace;
 
-/// From before the process was made.
+/// The time from before the process was made.
 const START_MS: &str = "start to first hit, ms";
 
 /// How to measure.
@@ -65,9 +65,9 @@ pub fn run(options: &Options) -> Result<()> {
     measure(options, &spawn)?.finish(options.json)
 }
 
-/// One thing that a child has said: seconds since before it was made, title, number.
+/// One result of a child: seconds since before it was made, title, number.
 type Said = (f64, String, f64);
-/// Does what a child is to do: in a process of its own, or in a test within this one.
+/// Carries out the work of a child: in a process of its own, or in a test within this process.
 type Carry<'a> = &'a dyn Fn(&ChildOptions) -> Result<Vec<Said>>;
 
 fn number_of(said: &[Said], title: &str) -> Result<f64> {
@@ -90,7 +90,7 @@ fn measure(options: &Options, carry: Carry<'_>) -> Result<Sheet> {
         mean: options.mean.0,
         size,
         next: 0,
-        // Over its end, so that no region is as it was made.
+        // Beyond its size, so that every region is written at least once.
         bytes: size + size / 20,
     };
     eprintln!("filling {} MiB", child.bytes >> 20);
@@ -137,7 +137,7 @@ fn measure(options: &Options, carry: Carry<'_>) -> Result<Sheet> {
     Ok(sheet)
 }
 
-/// The medians of what was said at these starts.
+/// The medians of the results of these starts.
 fn column(name: &str, starts: &[Vec<Said>]) -> Result<Column> {
     let mut column = Column::new(name);
     let median = |of: &dyn Fn(&[Said]) -> Result<f64>| -> Result<f64> {
@@ -160,7 +160,7 @@ fn column(name: &str, starts: &[Vec<Said>]) -> Result<Column> {
     Ok(column)
 }
 
-/// In a process of its own, which for a crash must end by SIGKILL.
+/// Carries out a child's work in a process of its own, which must end by SIGKILL if it is to crash.
 fn spawn(options: &ChildOptions) -> Result<Vec<Said>> {
     let program = std::env::current_exe().during(|| "finding this program".into())?;
     let what = options.what.to_possible_value();
@@ -200,7 +200,7 @@ mod tests {
     use super::super::child::{RECORDS, SCANNED_MIB, TO_SCAN_MIB, carry_out};
     use super::*;
 
-    /// As a child, but for the kill: the store is dropped with the file open, which is the same to the next start.
+    /// As a child, but without the kill: the store is dropped with the file open, which looks the same to the next start.
     fn here(options: &ChildOptions) -> Result<Vec<Said>> {
         let said = std::cell::RefCell::new(Vec::new());
         let began = Instant::now();

@@ -1,8 +1,8 @@
 //! `cargo xtask rivals paper000 --ablation`: what each mechanism of papers 000, 002 and 004 is worth in the running program.
 //!
-//! Loligo runs with everything on and with one mechanism off (or with everything off and one on), one after the other, and all of them
-//! again in the next round, so that what else happens on the machine meets all alike. A mechanism is switched off by settings that only
-//! experiments need (`[experimental]`), or by where the store lies.
+//! Loligo runs once with everything on and once without each mechanism (or with everything off and each mechanism alone). The runs are
+//! repeated in rounds, so that other activity on the machine affects all variants alike. A mechanism is switched off by settings that
+//! only experiments need (`[experimental]`), or by the place of the store.
 //!
 //! Not known here: how a run is made (`contest`), what a mechanism does.   Limits: those of a comparison.
 
@@ -61,7 +61,7 @@ enum Switch {
 #[derive(Debug, Clone, Copy)]
 struct Mechanism {
     name: &'static str,
-    /// What there is in its place.
+    /// What replaces it, in words.
     without: &'static str,
     off: Switch,
     /// It works only while reads are lazy, as they are on a slow disk.
@@ -121,7 +121,7 @@ const MECHANISMS: [Mechanism; 7] = [
     },
 ];
 
-/// What the papers have, and this program has no way around.
+/// Mechanisms of the papers that this program cannot switch off.
 const NOT_SWITCHABLE: &str = "Not switchable: one file for all objects, free pieces by tables (the program has no other store), and \
                               asynchronous calls (no request waits in a call; without io_uring threads wait in it).";
 
@@ -131,7 +131,7 @@ struct Variant {
     name: String,
     without: String,
     in_file: bool,
-    /// The configuration besides what every run is told.
+    /// The configuration beyond that of every run.
     settings: String,
     runs: Vec<Run>,
 }
@@ -178,9 +178,9 @@ impl Variant {
     }
 }
 
-/// The ways of running it, the one to compare with first.
+/// The variants. The first is the one that the others are compared with.
 fn variants(ablation: Ablation, disk: Speed) -> Vec<Variant> {
-    // Where reads are quick they are never lazy.
+    // On a fast disk reads are never lazy.
     let works = |mechanism: &&Mechanism| disk == Speed::Slow || !mechanism.needs_lazy_reads;
     let all: Vec<&Mechanism> = MECHANISMS.iter().filter(works).collect();
     match ablation {
@@ -200,7 +200,7 @@ fn variants(ablation: Ablation, disk: Speed) -> Vec<Variant> {
     }
 }
 
-/// All off but this one, and lazy reads if it needs them.
+/// All mechanisms off but this one, and lazy reads on if it needs them.
 fn alone(one: &Mechanism, all: &[&Mechanism]) -> Variant {
     let comes_along = |other: &Mechanism| one.needs_lazy_reads && other.name == LAZY_READS;
     let stays = |other: &&&Mechanism| other.name != one.name && !comes_along(other);
@@ -226,7 +226,7 @@ struct Told {
     variants: Vec<Variant>,
 }
 
-/// Runs and prints. An error if somebody could not be measured.
+/// Runs and prints. An error if a variant could not be measured.
 pub fn run(ablation: Ablation, rounds: u32, rates: &[f64], conditions: &Conditions) -> Result<()> {
     let [rate] = *rates else {
         fail!("--ablation takes one --rate, such as --rate 200");
@@ -342,7 +342,7 @@ impl Told {
     }
 }
 
-/// What a run measured, if the phase that counts had any answer.
+/// The figures of a run, if the judged phase had any answer.
 fn figures(run: &Run) -> Option<&Measured> {
     run.measured().filter(|m| m.replies > 0)
 }
@@ -372,7 +372,7 @@ fn row(variant: &Variant) -> Vec<String> {
     ]
 }
 
-/// The mean, and the least and the most where there are several.
+/// The mean, and if there are several values the least and the most.
 fn spread(values: &[f64], digits: usize) -> String {
     if values.is_empty() {
         return "-".to_owned();

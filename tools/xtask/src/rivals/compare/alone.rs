@@ -1,10 +1,10 @@
 //! One comparison at a time on a machine.
 //!
-//! Two at once would not only share the cores: each empties the page cache of the whole machine before its runs, and what
-//! one writes back the other waits for. So a comparison holds a lock on a file that all users of the machine know,
-//! whichever build directory they come from; the kernel lets go of it when the process ends, however it ends.
+//! Two comparisons at once would share the cores. Each would also empty the other's page cache before its runs, and wait for
+//! the other's write-back. So a comparison locks a file at a place that is the same for all users and build directories. The
+//! kernel releases the lock when the process ends, however it ends.
 //!
-//! Not known here: what is compared.   Limits: programs that do not ask (a bench by hand) are not kept out.
+//! Not known here: what is compared.   Limits: programs that do not take the lock (a bench by hand) are not kept out.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -14,18 +14,18 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::failure::{During, Result, fail};
 
-/// Where locks of the machine are, mostly.
+/// The usual directory of a machine's locks.
 const LOCKS: &str = "/run/lock";
 const NAME: &str = "loligo-rivals-compare.lock";
 
-/// The machine is ours while this lives.
+/// The lock on the machine, held while this lives.
 #[derive(Debug)]
 pub struct Alone {
     _file: File,
 }
 
 impl Alone {
-    /// Takes the machine, or says who has it.
+    /// Takes the lock. The error names the comparison that holds it.
     pub fn on_this_machine(command: &str) -> Result<Self> {
         let dir = if Path::new(LOCKS).is_dir() {
             PathBuf::from(LOCKS)
@@ -52,7 +52,7 @@ impl Alone {
                 holder.trim()
             );
         }
-        // A comparison that starts now reads this.
+        // A comparison that finds the lock taken reads this text.
         file.set_len(0).during(opening)?;
         writeln!(file, "process {}: {command}", std::process::id()).during(opening)?;
         Ok(Self { _file: file })

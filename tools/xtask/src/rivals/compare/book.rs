@@ -1,8 +1,8 @@
-//! The report of a command: one comparison, or several in turn (a slow disk, then a fast one), and what a paper has besides.
+//! The report of a command: one comparison, or several in turn (a slow disk, then a fast one), and the tables and figures of a paper.
 //!
-//! Written after every run, so that what was measured is there whatever happens to the next.
+//! It is written after every run, so that earlier results survive if a later run fails.
 //!
-//! Not known here: what stands in a part (`report`), how a paper's tables are made (`paper000`, `paper004`).   Limits: none.
+//! Not known here: the content of a part (`report`), how a paper's tables are made (`paper000`, `paper004`).   Limits: none.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use super::options::Conditions;
 use super::report::Comparison;
 use crate::failure::{During, Result};
 
-/// What stands in a part besides: the tables and figures of a paper.
+/// Further content of a part: the tables and figures of a paper.
 #[derive(Debug, Clone, Default)]
 pub struct Extra {
     /// after ours
@@ -21,12 +21,12 @@ pub struct Extra {
     pub plots: Vec<Plot>,
 }
 
-/// Makes what stands in a comparison's part; the first are those before it.
+/// Makes the further content of a comparison's part. The first argument has the comparisons before it.
 pub type Layout<'a> = &'a dyn Fn(&[Comparison], &Comparison) -> Extra;
 
 /// All comparisons of a command so far.
 pub struct Book<'a> {
-    /// of all; a part has its own
+    /// of the whole report; a part has its own
     title: String,
     parts: Vec<Comparison>,
     layout: Layout<'a>,

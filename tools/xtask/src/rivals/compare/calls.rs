@@ -1,7 +1,7 @@
 //! System calls about the cache's files: opens, closes, unlinks, renames, reads, writes.
 //!
-//! These runs are not measured otherwise, because being watched slows a proxy. A proxy with io_uring must be told not to use it
-//! (`loligo serve --io-engine threads`), or only the block layer's counts say anything.
+//! These runs give no other figures, because strace slows a proxy. A proxy with io_uring must be told not to use it
+//! (`loligo serve --io-engine threads`), or only the block layer's counts mean anything.
 //!
 //! Not known here: the load.   Limits: calls about other files (logs) are not counted; a mapped file has no calls at all.
 //! Source: paper 000, Tables 1 and 2.
@@ -16,7 +16,7 @@ use crate::strace::{CLOSES, OPENS, RENAMES, Strace, UNLINKS};
 const READS: [&str; 6] = ["read", "readv", "pread64", "preadv", "preadv2", "sendfile"];
 const WRITES: [&str; 5] = ["write", "writev", "pwrite64", "pwritev", "pwritev2"];
 
-/// How often each was called.
+/// How often each system call was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Calls {
     pub opens: u64,
@@ -27,12 +27,12 @@ pub struct Calls {
     pub writes: u64,
 }
 
-/// All that are counted.
+/// The names of the counted system calls.
 pub fn names() -> Vec<&'static str> {
     [&OPENS[..], &CLOSES, &UNLINKS, &READS, &WRITES, &RENAMES].concat()
 }
 
-/// Lets go and counts the calls about files below `place`: one count for each span of time, in seconds since 1970.
+/// Ends strace and counts the calls about files below `place`: one count for each span of time, in seconds since 1970.
 pub fn count(strace: Strace, place: &Path, spans: &[(f64, f64)]) -> Result<Vec<Calls>> {
     let mut counts = vec![Calls::default(); spans.len()];
     let place = place.display().to_string();

@@ -1,17 +1,17 @@
 //! What a disk's reads allow at most, computed before the runs.
 //!
-//! A hit that is not in memory costs a read. The memory cache holds the last objects asked for; of the repeats of PolyMix a
-//! tenth goes to a hot hundredth of the working set, the others to any of it, so that a memory of a given share of the working
-//! set answers about that share of the hits, and the hot tenth as soon as it holds the hot hundredth. The working set grows
-//! with the rate, so the highest rate is looked for. One read may bring several objects (locality), and then more is possible.
+//! A hit that is not in memory costs a read. The memory cache holds the objects that were requested last. Of PolyMix's repeats, a
+//! tenth goes to a hot hundredth of the working set, and the others are spread over all of it. So a memory cache answers about the
+//! share of hits that it holds of the working set, and also the hot tenth once it holds the hot hundredth. The working set grows
+//! with the rate, so the highest rate is searched for. If a read brings several objects (locality), more is possible.
 //!
-//! Not known here: what was measured.   Limits: an estimate, good to some percent; no word about writes.
+//! Not known here: measured figures.   Limits: an estimate, good to some percent; writes are not considered.
 //! Source: spec section 5 (hot set), section 2 (an ideal cache has 55 % of all requests).
 
 use polymix::phases::Sizing;
 use serde::Serialize;
 
-/// Of all requests, what an ideal cache answers.
+/// The share of all requests that an ideal cache answers.
 pub const OFFERED: f64 = 0.55;
 const HOT_REQUESTS: f64 = 0.10;
 const HOT_OBJECTS: f64 = 0.01;
@@ -19,7 +19,7 @@ const HOT_OBJECTS: f64 = 0.01;
 const FILL_BYTES_MEAN: f64 = 12_500.0;
 const RATE_MAX: f64 = 1e6;
 
-/// What so many reads a second allow.
+/// The highest rate that a number of reads a second allows.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Ceiling {
     pub reads_per_s: f64,
@@ -37,7 +37,7 @@ pub fn working_set_bytes(sizing: &Sizing) -> f64 {
     sizing.working_set_fills() as f64 * FILL_BYTES_MEAN
 }
 
-/// Of all hits, those that a memory of this size has.
+/// The share of all hits that a memory cache of this size answers.
 fn memory_share(memory_bytes: u64, working_set_bytes: f64) -> f64 {
     let held = (memory_bytes as f64 / working_set_bytes).min(1.0);
     let hot = (held / HOT_OBJECTS).min(1.0);
@@ -45,7 +45,7 @@ fn memory_share(memory_bytes: u64, working_set_bytes: f64) -> f64 {
 }
 
 impl Ceiling {
-    /// For a disk of so many reads a second and a memory cache of this size.
+    /// The ceiling of a disk with this many reads a second and a memory cache of this size.
     pub fn of(reads_per_s: f64, memory_bytes: u64, sizing: &Sizing) -> Self {
         let set_at = |rate: f64| working_set_bytes(&Sizing { rate, ..*sizing });
         let needs = |rate: f64| {

@@ -31,11 +31,11 @@ use crate::size::Bytes;
 use crate::strace::Strace;
 
 /// Room beside the cache on a device with a file system. With less, ext4 takes blocks of 1 KiB and a journal of 4 MiB, which is
-/// full at once and then written back block by block: not how anybody runs a cache.
+/// full at once and then written back block by block. No cache is run like that.
 const FILE_SYSTEM_BYTES: u64 = 2 << 30;
-/// By then the load has asked for something.
+/// The load has sent its first request by then.
 const LOAD_BEGINS_MAX: Duration = Duration::from_secs(2);
-/// For what a proxy does after the load before its counters are read no more.
+/// How long a proxy may go on working after the load, before its counters are read for the last time.
 const SETTLE: Duration = Duration::from_millis(500);
 
 /// System calls and the replies they were made for.
@@ -47,7 +47,7 @@ pub struct Counted {
     pub used: Used,
 }
 
-/// What was seen of a proxy in the phase at full load.
+/// The figures of a proxy in the phase at full load.
 #[derive(Debug, Clone, Serialize)]
 pub struct Measured {
     pub phase: String,
@@ -85,7 +85,7 @@ pub struct Measured {
     pub calls: Option<[Counted; 2]>,
     /// waits in robots whose four connections were in use; not part of the response time
     pub queued: Summary,
-    /// bodies that a cache may keep and had not, bytes
+    /// mean bytes of bodies that a cache may store and did not have
     pub to_store_bytes: f64,
     /// of the load generator
     pub lag: Summary,
@@ -98,11 +98,11 @@ pub struct Measured {
     /// all phases at full load together, as paper 004 has them; the file has the same figures above
     #[serde(skip)]
     pub tested: Tested,
-    /// what the run had not of the specification
+    /// parts of the specification that the run left out
     pub left_out: Vec<String>,
     /// why this rate does not count as carried
     pub objection: Option<String>,
-    /// what shows that the load generator was at its limit, and so may be to blame for times and hit ratio
+    /// signs that the load generator was at its limit, which may have affected times and hit ratio
     pub generator: Vec<String>,
 }
 
@@ -113,7 +113,7 @@ pub enum Outcome {
     Measured(Box<Measured>),
     /// It fell over under this load.
     Failed(String),
-    /// It was asked for nothing: it did not start, or the load did not. That says nothing of the rate.
+    /// It got no request, since it or the load did not start. This says nothing about the rate.
     NotAsked(String),
 }
 
@@ -122,7 +122,7 @@ pub enum Outcome {
 pub struct Run {
     pub server: String,
     pub rate: f64,
-    /// by strace: its times are not those of others
+    /// by strace, so its times cannot be compared with others
     pub watched: bool,
     /// the machine's load average before and after
     pub load: [f64; 2],
@@ -131,7 +131,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// What was measured, if it was.
+    /// The figures, if the run has any.
     pub fn measured(&self) -> Option<&Measured> {
         match &self.outcome {
             Outcome::Measured(measured) => Some(measured),
@@ -139,7 +139,7 @@ impl Run {
         }
     }
 
-    /// Was it asked for anything? Else it is no figure.
+    /// Did the proxy get any request? Otherwise the run does not count.
     pub fn was_asked(&self) -> bool {
         !matches!(self.outcome, Outcome::NotAsked(_))
     }
@@ -180,7 +180,7 @@ pub fn run(
     })
 }
 
-/// The order in which things are made here is that in which they must not be undone: the last goes first.
+/// Things are dropped in the reverse order of their creation here, and this order matters.
 fn measure(
     rival: Rival,
     rate: f64,
@@ -211,7 +211,7 @@ fn measure(
     if let Some(pages) = &mut pages {
         pages.adopt(&running.roots())?;
     }
-    // The preparation's writes are on the disk, and no proxy begins with their pages in memory.
+    // The preparation's writes are on disk. Drop their pages, so that no proxy starts with them in memory.
     block::drop_page_cache();
     let limits = limit(&device.device, conditions.disk, conditions.dirty)?;
     let roots = running.roots();
@@ -281,8 +281,8 @@ fn count(watching: Strace, loaded: &Loaded, place: &Path) -> Result<[Counted; 2]
     Ok([of(0), of(1)])
 }
 
-/// Of a journal the throttle counts every block as a write, though a disk takes a commit in one go; so on a slow disk there is
-/// none, which is kind to those who keep files.
+/// The throttle counts every block of a journal as a write, though a real disk takes a commit in one go. So there is no journal on a
+/// slow disk, which favours proxies that keep files.
 fn file_system(disk: Speed, device: &Loop, dir: &Path) -> Result<Mounted> {
     match disk {
         Speed::Slow => Mounted::without_journal(&device.device, dir),
@@ -306,7 +306,7 @@ fn request(
 ) -> Request {
     let mut extra = conditions.loligo.clone();
     if watched && !extra.iter().any(|arg| arg.starts_with("--io-engine")) {
-        // strace does not see what goes through a ring.
+        // strace does not see operations of a ring.
         extra.extend(["--io-engine".into(), "threads".into()]);
     }
     // A proxy without a disk cache gets the whole size in memory.

@@ -1,12 +1,12 @@
-//! The disk under a proxy: a loop device of its own, slow if wanted, and the proof that it is as slow as was said.
+//! The disk under a proxy: a loop device of its own, slow if wanted, and a measurement that proves its limit.
 //!
-//! A *slow* disk is a loop device that the kernel's block throttle lets do so many reads and writes a second, whatever
-//! their size, as a disk with one head does. The limit stands in the root group (cgroup v1), where write-back of
-//! buffered data is done, too. A second limit belongs to it: how much written data may wait in memory
-//! ([`DirtyLimit`]); without it the page cache of a large machine would swallow a short run whole.
+//! A *slow* disk is a loop device whose reads and writes a second are limited by the kernel's block throttle, whatever
+//! their size, like those of a disk with one head. The limit is set in the root group (cgroup v1), where write-back of
+//! buffered data is counted, too. A second limit bounds the written data that may wait in memory
+//! ([`DirtyLimit`]); without it the page cache of a large machine would absorb all writes of a short run.
 //! A *fast* disk is the same device without limits: a file on the real disk, on which nothing else is counted.
 //!
-//! Everything is undone by dropping it, in this order: limits, file system, device, file.
+//! Dropping undoes everything, in this order: limits, file system, device, file.
 //!
 //! Not known here: proxies.   Limits: needs root, `losetup`, and for a slow disk the block controller of cgroup v1.
 //! Source: issue 6; Documentation/admin-guide/cgroup-v1/blkio-controller, Documentation/ABI/testing/sysfs-class-bdi.
@@ -29,14 +29,14 @@ const BLKIO: &str = "/sys/fs/cgroup/blkio";
 const READS: &str = "blkio.throttle.read_iops_device";
 const WRITES: &str = "blkio.throttle.write_iops_device";
 
-/// What is written to prove the limit: the files of the issue that asked for it.
+/// How many files are written to prove the limit, as in the issue that asked for it.
 const PROOF_FILES: u32 = 300;
 const PROOF_FILE_BYTES: usize = 10_000;
 const PROOF_DEVICE: Bytes = Bytes(192 << 20);
 const PROOF_TIME: Duration = Duration::from_secs(2);
 /// Random transfers of the proof, and their alignment for O_DIRECT.
 const PROOF_BLOCK_BYTES: usize = 4096;
-/// The throttle hands out its allowance in slices, so a short measurement may be a little off.
+/// The throttle grants operations in slices of time, so a short measurement may be a little off.
 const PROOF_SLACK: f64 = 1.25;
 
 /// Which disk.
@@ -72,7 +72,7 @@ fn number(device: &Path) -> Result<String> {
     Ok(format!("{major}:{minor}"))
 }
 
-/// At most so many reads and writes a second for a device; dropping it lifts the limit.
+/// A limit on the reads and writes a second of a device; dropping it lifts the limit.
 #[derive(Debug)]
 pub struct Throttle {
     number: String,
@@ -151,7 +151,7 @@ impl DirtyLimit {
     pub fn set(device: &Path, bytes: Bytes) -> Result<Self> {
         let dir = PathBuf::from("/sys/class/bdi").join(number(device)?);
         let limit = Self(dir);
-        // Strict first: a share of the machine's memory alone would not bind a device that has it for itself.
+        // Set the strict limit first: without it, a share of the machine's memory does not bind a device that is alone in writing.
         limit.write("strict_limit", "1")?;
         limit.write("max_bytes", &bytes.0.to_string())?;
         Ok(limit)
@@ -178,12 +178,12 @@ impl Drop for DirtyLimit {
     }
 }
 
-/// What a disk was seen to do before the runs.
+/// The measured speed of a disk before the runs.
 #[derive(Debug, Clone, Serialize)]
 pub struct Proof {
     pub files: u32,
     pub file_bytes: usize,
-    /// to write them and have them on the disk, seconds
+    /// seconds to write and sync the files
     pub files_s: f64,
     /// random direct reads of 4 KiB, one at a time
     pub reads_per_s: f64,

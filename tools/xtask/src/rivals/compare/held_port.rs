@@ -1,11 +1,11 @@
-//! The origin's port before the origin is there.
+//! Holds the origin's port until the origin is there.
 //!
-//! The load brings its own servers, and comes after the proxy has started. Some proxies look for their origin at the start:
-//! Squid, finding nobody, takes it for dead and answers the first requests after that with 502 (ERR_READ_ERROR, seen with
-//! 5.7), which would be an error of the comparison's making. So somebody listens there from before the proxy's start until
-//! the load begins, accepts no connection and sends nothing; no other process can be given the port meanwhile.
+//! The load brings its own servers, and starts after the proxy. Some proxies connect to their origin at the start. If nothing
+//! listens, Squid marks it dead and answers the first requests afterwards with 502 (ERR_READ_ERROR, seen with 5.7), an error
+//! caused by the comparison itself. So this socket listens from before the proxy's start until the load begins. It accepts no
+//! connection and sends nothing; no other process can get the port meanwhile.
 //!
-//! Not known here: who connects.   Limits: between the end of this and the begin of the load are some milliseconds.
+//! Not known here: the clients.   Limits: some milliseconds pass between the end of this and the beginning of the load.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 

@@ -1,8 +1,8 @@
-//! One run: `loligo bench polymix` against a proxy, and what the kernel counts of the proxy meanwhile.
+//! One run: `loligo bench polymix` against a proxy, and the kernel's counters of the proxy meanwhile.
 //!
-//! The load is a process of its own, the same for every proxy; its report comes back as JSON. Beside it a thread of this
-//! process looks at the proxy's CPU time, its memory and its disk a few times a second ([`Samples`]). What belongs to a phase
-//! is cut out afterwards by the phase's times, between two looks in proportion.
+//! The load is a process of its own, the same for every proxy; its report comes back as JSON. Meanwhile a thread of this
+//! process samples the proxy's CPU time, memory and disk a few times a second ([`Samples`]). The share of a phase is computed
+//! afterwards from the phase's times, with interpolation between samples.
 //!
 //! Not known here: which proxy it is.   Limits: CPU time counts in ticks of 10 ms; a phase's edges are as certain as the
 //! time the load takes to start, some 10 ms.
@@ -23,13 +23,13 @@ use crate::procfs;
 use crate::rivals::lab_binary;
 
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// A run that takes so many times as long as it may is broken off.
+/// A run that takes this many times its longest regular time, and [`OVERTIME_SLACK`] more, is broken off.
 const OVERTIME: f64 = 1.5;
-/// Whoever waits longer wants to know how a run stands.
+/// Progress is shown for runs longer than this.
 const LONG_S: f64 = 600.0;
 const OVERTIME_SLACK: Duration = Duration::from_secs(60);
 
-/// What the kernel has counted so far.
+/// The kernel's counters at one moment.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     at_s: f64,
@@ -38,7 +38,7 @@ struct Sample {
     device: DeviceStat,
 }
 
-/// Looks at a proxy while it is under load.
+/// Samples of a proxy's counters while it is under load.
 #[derive(Debug, Default)]
 pub struct Samples(Vec<Sample>);
 
@@ -77,7 +77,7 @@ impl Samples {
         }
     }
 
-    /// A counter at a time, in proportion between two looks; before the first and after the last look it stands still.
+    /// A counter at a time, interpolated between two samples, and constant before the first and after the last one.
     fn at(&self, at_s: f64, what: fn(&Sample) -> f64) -> f64 {
         let after = self.0.partition_point(|s| s.at_s < at_s);
         let right = self.0.get(after).or(self.0.last());
@@ -93,7 +93,7 @@ impl Samples {
     }
 }
 
-/// Whom to load.
+/// The proxy to be loaded.
 #[derive(Debug, Clone, Copy)]
 pub struct Target<'a> {
     pub proxy: SocketAddr,
@@ -133,7 +133,7 @@ impl Drop for Load {
     }
 }
 
-/// Loads a proxy until the phases are over. `check` may break it off: the proxy may have died.
+/// Loads a proxy until the phases are over. An error of `check` breaks it off, for example if the proxy has died.
 pub fn run(
     target: Target<'_>,
     conditions: &Conditions,

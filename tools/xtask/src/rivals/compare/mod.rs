@@ -2,17 +2,18 @@
 //!
 //! Every run has its own fresh disk (`disk`), page cache (`page_limit`) and proxy (`contest`); the load is
 //! `loligo bench polymix` in a process of its own (`load`). Before the first run the disk's limit is proved by measurement and
-//! the ceiling that its reads set is printed (`ceiling`). With `--peak` rates are looked for (`peak`). What was found is a part (`report`) of what is written (`book`).
-//! `rivals paper000` is a comparison with Squid whose result is laid out as Tables 1 to 3 and Figures 6 to 8 of paper 000 (`paper000`),
-//! with `--ablation` Loligo alone, without each of its mechanisms (`ablation`);
-//! `rivals paper004` one with Tables 6.1 to 6.6 and Figures 6.1 and 6.2 of paper 004 (`paper004`).
+//! the ceiling that its reads set is printed (`ceiling`). With `--peak` the highest rate is searched for (`peak`). The results of a
+//! comparison are a part (`report`) of the written report (`book`).
+//! `rivals paper000` compares with Squid, and lays the result out as Tables 1 to 3 and Figures 6 to 8 of paper 000 (`paper000`); with
+//! `--ablation` it runs Loligo alone, without each of its mechanisms (`ablation`).
+//! `rivals paper004` does the same for Tables 6.1 to 6.6 and Figures 6.1 and 6.2 of paper 004 (`paper004`).
 //!
 //! Loligo gets raw devices, as Traffic Server does; the others get ext4. All servers of the workload share one address, since
 //! some proxies know their origin only by configuration; each keeps its name in the URL.
 //!
 //! Not known here: how a proxy is configured (its file in `rivals`).
-//! Limits: one comparison on a machine (`alone`), one proxy and one load at a time, on the same machine: where both are short of CPU, the report's columns about the
-//! load generator say so.   Source: issue 6; MISSION rows S4, S5, U8.
+//! Limits: one comparison on a machine (`alone`), one proxy and one load at a time, on the same machine. If CPU is short, the report's
+//! columns about the load generator show it.   Source: issue 6; MISSION rows S4, S5, U8.
 
 mod ablation;
 mod alone;
@@ -50,13 +51,13 @@ use crate::workspace;
 
 pub use options::Options;
 
-/// What is to be run.
+/// The runs of one comparison.
 struct Plan<'a> {
     /// without the disk
     title: &'a str,
     rivals: Vec<Rival>,
     rates: Vec<f64>,
-    /// runs of a proxy after those at the rates while looking for its peak, if wanted
+    /// the most further runs of a proxy in the search for its peak, if there is one
     peak_runs: Option<u32>,
     /// rates of runs under strace, before the others
     watched: Vec<f64>,
@@ -70,7 +71,7 @@ pub fn run(options: &Options) -> Result<()> {
         title: "PolyMix beside rivals",
         rivals: options.chosen()?,
         rates: options.rate.clone(),
-        // The one at the rate is the first of them.
+        // The run at the given rate is the first of them.
         peak_runs: options.peak.then(|| options.peak_runs.saturating_sub(1)),
         watched: options
             .rate
@@ -87,7 +88,7 @@ pub fn run(options: &Options) -> Result<()> {
     carry_out(&[plan], &|_, _| Extra::default())
 }
 
-/// Loligo, and those of these names.
+/// Loligo, and the servers of these names.
 fn loligo_and(names: &[String]) -> Result<Vec<Rival>> {
     let mut rivals = vec![Rival::Loligo];
     for name in names {
@@ -99,8 +100,8 @@ fn loligo_and(names: &[String]) -> Result<Vec<Rival>> {
     Ok(rivals)
 }
 
-/// Carries out one plan after the other, and prints each part when it is finished. After each run the files that were asked for are
-/// written, with what `layout` makes of it. An error if somebody could not be measured.
+/// Carries out one plan after the other, and prints each part when it is finished. After each run the requested files are written, with
+/// the further content from `layout`. An error if a proxy could not be measured.
 fn carry_out(plans: &[Plan<'_>], layout: Layout<'_>) -> Result<()> {
     for plan in plans {
         plan.conditions.check(&plan.rates)?;
@@ -133,7 +134,7 @@ fn carry_out(plans: &[Plan<'_>], layout: Layout<'_>) -> Result<()> {
     }
 }
 
-/// What every run needs: the machine, the programs, and a folder for them.
+/// Prepares for all runs: takes the machine's lock, builds the programs, and makes a folder.
 fn begun() -> Result<(Alone, PathBuf)> {
     if !rustix::process::geteuid().is_root() {
         fail!("loop devices, mounts and limits need root");
@@ -144,11 +145,11 @@ fn begun() -> Result<(Alone, PathBuf)> {
     Ok((alone, directory()?))
 }
 
-/// Each proxy in turn: runs under strace, runs at the rates, and then its peak from what they told.
+/// Runs each proxy in turn: under strace, at the rates, and then in a search for its peak that goes on from those runs.
 fn make_runs(plan: &Plan<'_>, dir: &Path, book: &mut Book<'_>) -> Result<()> {
     let mut progress = Progress::new("runs", planned_runs(plan));
     for &rival in &plan.rivals {
-        // None: it was asked for nothing.
+        // `None`: the proxy got no request.
         let mut one = |rate: f64, watched: bool| -> Result<Option<bool>> {
             progress.say(format!("{} at {rate}/s", rival.name()));
             let run = contest::run(rival, rate, plan.conditions, watched, dir)?;
@@ -173,7 +174,7 @@ fn make_runs(plan: &Plan<'_>, dir: &Path, book: &mut Book<'_>) -> Result<()> {
         while let Some(rate) = search.next_rate() {
             match one(rate, false)? {
                 Some(carried) => search.tried(rate, carried),
-                // The next would hardly fare better, and a search that goes on from it finds nothing.
+                // The next run would hardly do better, and a search for a peak would find nothing.
                 None => break,
             }
         }
@@ -190,7 +191,7 @@ fn make_runs(plan: &Plan<'_>, dir: &Path, book: &mut Book<'_>) -> Result<()> {
 fn directory() -> Result<PathBuf> {
     let dir = workspace::run_dir().join("compare");
     std::fs::create_dir_all(&dir).during(|| format!("making {}", dir.display()))?;
-    // A run that was killed may have left these.
+    // A killed run may have left these files.
     for name in ["disk.img", "proof.img"] {
         let _ = std::fs::remove_file(dir.join(name));
     }
@@ -203,8 +204,8 @@ fn planned_runs(plan: &Plan<'_>) -> u64 {
     (each * plan.rivals.len()) as u64
 }
 
-/// How many runs there are, and how long they take: a run of a day should be no surprise. A search for a peak goes to other
-/// rates, at which a fill takes another time.
+/// Tells how many runs there are and how long they take, so that a run of a day is no surprise. The runs of a search for a peak are
+/// at other rates, at which a fill takes another time.
 fn length(plan: &Plan<'_>) -> String {
     let conditions = plan.conditions;
     let mean = |of: &dyn Fn(f64) -> f64| {
@@ -232,14 +233,14 @@ fn in_words(seconds: f64) -> String {
     }
 }
 
-/// What can be said before the first run.
+/// The part of a comparison that is known before the first run.
 fn prepared(plan: &Plan<'_>, dir: &Path) -> Result<Comparison> {
     let conditions = plan.conditions;
     eprintln!("measuring the disk");
     let proof = Proof::measure(conditions.disk, conditions.dirty, dir)?;
     let rate = plan.rates.iter().copied().fold(1.0, f64::max);
     let sizing = conditions.sizing(rate);
-    // A fast disk's reads are not what limits anybody here.
+    // The reads of a fast disk limit no proxy here.
     let mut ceilings = Vec::new();
     if let Some(reads) = conditions.disk.iops().map(f64::from) {
         ceilings.push(Ceiling::of(reads, conditions.memory.0, &sizing));
@@ -279,7 +280,7 @@ fn prepared(plan: &Plan<'_>, dir: &Path) -> Result<Comparison> {
     })
 }
 
-/// What was typed.
+/// The command line.
 fn command() -> String {
     let words: Vec<String> = std::env::args().skip(1).collect();
     format!("cargo xtask {}", words.join(" "))

@@ -1,4 +1,4 @@
-//! What may be asked of a comparison, and what a run takes.
+//! The options of a comparison, and the conditions of its runs.
 //!
 //! A short run is a small world: phases and working set shrink with the time scale, so cache and memory must be small, too.
 //! [`Conditions::advice`] says where the sizes do not fit each other.
@@ -24,11 +24,11 @@ use crate::size::Bytes;
 const CACHE_BYTES_MAX: u64 = 16 << 30;
 /// Where this share of the cache is smaller than the working set, no proxy can keep the hit ratio.
 const ROOM: f64 = 0.9;
-/// The working set is so many times what fits memory: else a proxy that loses its disk's contents still hits.
+/// The working set must be this many times as large as memory, or a proxy that loses its disk's contents would still have hits.
 const WORLD_OVER_MEMORY: f64 = 10.0;
 /// Starting and stopping a proxy, making its disk, letting the last answers come.
 const AROUND_A_RUN_S: f64 = 8.0;
-/// As many as there are of the rest.
+/// The default phases of the load.
 const PHASES: &str = "framp,fill,fexit,inc1,top1";
 
 /// A number or a fraction of two: `0.02`, `1/460`.
@@ -225,7 +225,7 @@ Examples:
   Loligo with a setting of its own:
     cargo xtask rivals compare --only loligo -- -c loligo.toml";
 
-/// Those that are compared unless others are named.
+/// The servers that are compared unless others are named.
 pub const DEFAULT: [Rival; 10] = [
     Rival::Loligo,
     Rival::LoligoBeside,
@@ -240,7 +240,7 @@ pub const DEFAULT: [Rival; 10] = [
 ];
 
 impl Options {
-    /// Those that were named, or those of [`DEFAULT`] that are installed.
+    /// The servers that were named, or the installed ones of [`DEFAULT`].
     pub fn chosen(&self) -> Result<Vec<Rival>> {
         if self.only.is_empty() {
             return Ok(DEFAULT.into_iter().filter(|r| r.is_installed()).collect());
@@ -265,7 +265,7 @@ impl Conditions {
         }
     }
 
-    /// What counts as carried.
+    /// The bounds within which a rate counts as carried.
     pub fn bounds(&self) -> Bounds {
         Bounds {
             response_ms_max: self.response_max,
@@ -290,7 +290,7 @@ impl Conditions {
         Ok(())
     }
 
-    /// Where sizes do not fit each other; the run can be made all the same.
+    /// A warning if sizes do not fit each other. The run is possible all the same.
     pub fn advice(&self, rate: f64) -> Option<String> {
         let set = working_set_bytes(&self.sizing(rate));
         let cache = self.cache_size.0 as f64;
@@ -305,7 +305,7 @@ impl Conditions {
         self.small_world_at(rate)
     }
 
-    /// Says that much of the working set fits memory at this rate, if it does.
+    /// A warning if much of the working set fits memory at this rate.
     fn small_world_at(&self, rate: f64) -> Option<String> {
         let set = working_set_bytes(&self.sizing(rate));
         let memory = self.memory_bytes();
@@ -321,7 +321,7 @@ impl Conditions {
         })
     }
 
-    /// Memory and page cache; none of what is unlimited, of which nothing can be said.
+    /// The bytes of memory and page cache; an unlimited one counts as nothing, since its size is unknown.
     fn memory_bytes(&self) -> f64 {
         let pages = match self.page_cache {
             Allowance::Bytes(bytes) => bytes.0,
@@ -339,7 +339,7 @@ impl Conditions {
         }
     }
 
-    /// How far a peak can be the proxy's.
+    /// Tells up to which rate the cache has room for the working set. A peak near it is due to the cache's size, not to the proxy.
     pub fn advice_of_peak(&self) -> String {
         // The working set grows with the rate.
         let sample = 1000.0;

@@ -1,10 +1,10 @@
-//! A proxy's page cache held to a size, as if the machine had no more memory.
+//! Limits a proxy's page cache, as if the machine had no more memory.
 //!
-//! A proxy that keeps objects in files gets the kernel's page cache for nothing, and on a machine with much memory that would hold
-//! the whole cache: no disk would be read. So the proxy lives in a memory group whose limit follows what it uses besides
-//! file pages: its own memory may grow, file pages may not exceed the allowance. The limit is set anew [`EVERY`] so often.
-//! A proxy with O_DIRECT has no pages to lose. A group that is full waits: the kernel must not kill a proxy for what it has to
-//! write.
+//! A proxy that keeps objects in files uses the kernel's page cache. On a machine with much memory the page cache would hold the
+//! whole cache, and no disk would be read. So the proxy runs in a memory group whose limit follows its own memory plus the
+//! allowance: its own memory may grow, but file pages may not exceed the allowance. The limit is updated every [`EVERY`].
+//! A proxy with O_DIRECT has no pages to lose. A full group makes the proxy wait, so that the kernel does not kill it for data
+//! that it has yet to write.
 //!
 //! Not known here: what a proxy does with its memory.   Limits: memory controller of cgroup v1; memory a proxy had before
 //! [`PageLimit::adopt`] is not in the group and not limited.
@@ -20,9 +20,9 @@ use crate::memory_group::MemoryGroup;
 use crate::size::Bytes;
 
 const EVERY: Duration = Duration::from_millis(100);
-/// Between two looks a proxy may allocate this much without being held up.
+/// A proxy may allocate this much between two updates of the limit without being held up.
 const SLACK_BYTES: u64 = 2 << 20;
-/// A limit that is none.
+/// The value for no limit.
 const UNLIMITED: &str = "-1";
 
 /// Holds a family of processes to its allowance until dropped; drop the processes first.
@@ -76,7 +76,7 @@ impl PageLimit {
         let (files, allowance, stop) = (self.files.clone(), self.allowance, Arc::clone(&self.stop));
         self.thread = Some(std::thread::spawn(move || {
             while !stop.load(Ordering::Relaxed) {
-                // Busy pages may keep the kernel from going that low now; the next look tries again.
+                // Busy pages may keep the kernel from setting a limit that low now; the next update tries again.
                 let _ = files.tighten(allowance);
                 std::thread::sleep(EVERY);
             }

@@ -2,11 +2,11 @@
 //!
 //! The paper counts Squid's file operations over a whole PolyMix-3 run and shows hit, miss and response time against the
 //! rate, on a machine with one IDE disk ("low-end") and on one with five SCSI disks ("high-end"). Here the slow disk stands
-//! for the first and the fast one for the second; `--both-disks` has them in turn. Counts are given a thousand requests, since a run
-//! here is short; those of the paper whose number of requests it does not say stand in a table of their own, as printed. Its figures
-//! are drawings without numbers, so what its text says of them stands beside ours.
+//! for the first and the fast disk for the second; `--both-disks` runs them in turn. Counts are per thousand requests, since a run
+//! here is short. Counts of the paper without a stated number of requests are in a table of their own, as printed. The paper's figures
+//! are drawings without numbers, so the numbers in its text are shown beside ours.
 //!
-//! Not known here: how runs are made; what was printed (`printed`).   Source: paper 000, section 3.1 and section 5.
+//! Not known here: how runs are made; the printed numbers (`printed`).   Source: paper 000, section 3.1 and section 5.
 
 mod printed;
 
@@ -104,7 +104,7 @@ pub fn run(options: &Options) -> Result<()> {
     carry_out(&plans, &laid_out)
 }
 
-/// The paper's tables with what was found here. Its figures are among the plots that every comparison has.
+/// The paper's tables with our results. The paper's figures are among the plots of every comparison.
 pub fn laid_out(before: &[Comparison], this: &Comparison) -> Extra {
     let all: Vec<&Comparison> = before.iter().chain([this]).collect();
     Extra {
@@ -140,7 +140,7 @@ fn operations(comparison: &Comparison) -> Table {
         .filter_map(|row| Some((row, row.requests_m?)))
     {
         for (n, name) in ["paper: Squid-2.4", "paper: UNIFIED"].iter().enumerate() {
-            // All that the paper's own system has left.
+            // The paper's own system opens, closes and deletes no files for objects; only reads and writes are left.
             let files = if n == 0 { 1.0 } else { 0.0 };
             let [open, close, delete] = row.files.map(|count| count * files);
             let counts = [open, close, delete, row.read[n], row.write[n]];
@@ -170,7 +170,7 @@ fn operations(comparison: &Comparison) -> Table {
     table
 }
 
-/// The rows of Tables 1 and 2 that cannot be given a thousand requests.
+/// The rows of Tables 1 and 2 that cannot be converted to a thousand requests.
 fn as_printed() -> Table {
     let mut table = Table::new(
         "Tables 1 and 2 of paper 000, the rest, as printed: operations of a whole run, whose number of requests is not said (UNIFIED has no open, close and delete)",
@@ -195,7 +195,7 @@ fn as_printed() -> Table {
     table
 }
 
-/// What is known of a proxy's peak: from the search, if there was one, and the rates.
+/// The bounds of a proxy's peak, from the rates and the search, if there was one.
 fn peak(comparison: &Comparison, server: &str) -> Peak {
     let runs = comparison.runs.iter();
     let runs = runs.filter(|run| !run.watched && run.was_asked());
@@ -287,7 +287,7 @@ fn figures(comparison: &Comparison) -> Table {
     table
 }
 
-/// Each time of Squid's over Loligo's, least and most over the rates.
+/// Squid's time divided by Loligo's, the least and the most over the rates.
 fn speedups(comparison: &Comparison, server: &str, figure: usize) -> String {
     let mut ratios: Vec<f64> = rates(comparison)
         .into_iter()
@@ -304,7 +304,7 @@ fn speedups(comparison: &Comparison, server: &str, figure: usize) -> String {
     }
 }
 
-/// The rate that Loligo carried over the one that another did.
+/// The rate that Loligo carried, divided by that of another server.
 fn more_carried(comparison: &Comparison, server: &str) -> String {
     let ours = peak(comparison, Rival::Loligo.name()).carried;
     let both = ours.zip(peak(comparison, server).carried);
@@ -313,7 +313,7 @@ fn more_carried(comparison: &Comparison, server: &str) -> String {
     })
 }
 
-/// What the paper's text says of its figures and peaks, and the same of ours.
+/// The statements in the paper's text about its figures and peaks, with the same numbers of ours.
 fn said(comparison: &Comparison) -> Table {
     let others: Vec<&str> = comparison
         .contestants

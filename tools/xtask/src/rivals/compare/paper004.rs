@@ -1,12 +1,12 @@
 //! `cargo xtask rivals paper004`: Tables 6.1 to 6.6 and Figures 6.1 and 6.2 of paper 004, for Loligo and for an installed Squid.
 //!
-//! One search for each proxy's peak serves all of them. Its first run is at `--rate`, the same for everybody: Tables 6.1 to 6.4.
-//! Its end is the peak: Table 6.5. All its runs, sorted by rate, are Table 6.6 and the figures, a set for each proxy, also those
-//! past the peak (the captions say what was carried). The tables themselves are those of `loligo bench polymix`, with what the
-//! paper printed beside ours.
+//! One search for each proxy's peak yields all of them. The first run of a search is at `--rate`, the same for all proxies: Tables 6.1
+//! to 6.4. The peak is Table 6.5. All runs, sorted by rate, are Table 6.6 and the figures, a set for each proxy, including runs
+//! past the peak (the captions tell which rates were carried). The tables are those of `loligo bench polymix`, with the paper's
+//! numbers beside ours.
 //!
-//! Not known here: how runs are made; what was printed (`polymix::pages::paper`).   Limits: the paper waited 2.5 s for its
-//! servers, a short run of ours `--think-scale` of that; what is near enough to compare is up to who asks.
+//! Not known here: how runs are made; the printed numbers (`polymix::pages::paper`).   Limits: the paper's servers waited 2.5 s, those
+//! of a short run here `--think-scale` of that; the reader judges whether the two can be compared.
 //! Source: paper 004, section 6.
 
 use clap::Args;
@@ -55,7 +55,7 @@ pub fn run(options: &Options) -> Result<()> {
         title: "Tables 6.1 to 6.6 and Figures 6.1 and 6.2 of paper 004",
         rivals: loligo_and(&options.rivals)?,
         rates: vec![options.rate],
-        // The one at the rate is the first of them.
+        // The run at the given rate is the first of them.
         peak_runs: Some(options.peak_runs.saturating_sub(1)),
         watched: Vec::new(),
         conditions: &options.conditions,
@@ -63,7 +63,7 @@ pub fn run(options: &Options) -> Result<()> {
     carry_out(&[plan], &|_, this| laid_out(this, options.rate))
 }
 
-/// The paper's tables and figures with what was found here; side by side is what was run at `rate`.
+/// The paper's tables and figures with our results; the runs at `rate` are shown side by side.
 pub fn laid_out(comparison: &Comparison, rate: f64) -> Extra {
     let mut tables = vec![
         paper::summary(&side_by_side(comparison, rate)),
@@ -83,7 +83,7 @@ pub fn laid_out(comparison: &Comparison, rate: f64) -> Extra {
     Extra { tables, plots }
 }
 
-/// Tables 6.1 to 6.4: those that were measured at this rate.
+/// The runs of Tables 6.1 to 6.4: the proxies that were measured at this rate.
 fn side_by_side(comparison: &Comparison, rate: f64) -> Vec<Tested> {
     let runs = comparison.measured();
     runs.filter(|(run, _)| (run.rate - rate).abs() < 1e-9)
@@ -118,7 +118,7 @@ fn curve(comparison: &Comparison, server: &str) -> Vec<Point> {
         .collect()
 }
 
-/// How much of a curve is before the peak.
+/// Tells which part of a curve is before the peak.
 fn carried(comparison: &Comparison, server: &str) -> String {
     let runs = comparison.measured();
     runs.filter(|(run, _)| run.server == server && run.carried())

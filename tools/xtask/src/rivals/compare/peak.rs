@@ -1,33 +1,34 @@
-//! The highest rate a proxy carries: from what was run already, doubling or halving until it is between two rates, then bisection.
+//! Searches for the highest rate a proxy carries. Starting from the runs so far, the rate is doubled or halved until the peak lies
+//! between two rates; then these are bisected.
 //!
-//! Carried is a rate at which the mean response stays under a limit, nothing is wrong (or no more than was allowed), the requests that
-//! were planned were made, and the hit ratio is within two points of what an ideal cache has. Without the last a proxy that stores nothing
-//! would win, since a miss takes the servers' time only.
+//! A rate is carried if the mean response time stays under a limit, no answer is wrong (or no more than allowed), the planned requests
+//! were made, and the hit ratio is within two points of an ideal cache's. Without the last condition a proxy that stores nothing would
+//! win, since a miss takes only the servers' time.
 //!
-//! Not known here: how a run is made.   Limits: so many runs, and a bracket of [`CLOSE`]; a short run does not see a queue
-//! that grows slowly, so a peak is good to a tenth or so.   Source: issue 6; MISSION row S4.
+//! Not known here: how a run is made.   Limits: a maximum of runs, and a bracket of [`CLOSE`]; a short run does not notice a queue
+//! that grows slowly, so a peak is accurate to a tenth or so.   Source: issue 6; MISSION row S4.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// Upper and lower rate may be apart by this factor in the end.
+/// The search ends when upper and lower rate are within this factor.
 const CLOSE: f64 = 1.1;
 /// Points of hit ratio that may be missing.
 pub const HIT_POINTS: f64 = 2.0;
-/// Of the planned rate, what must have been answered,
+/// The share of the planned rate that must have been answered,
 const ACHIEVED: f64 = 0.95;
-/// less so many standard deviations,
+/// less this many standard deviations,
 const DEVIATIONS: f64 = 3.0;
-/// of requests that come so many at a time: a page and its images.
+/// if requests come this many at a time: a page and its images.
 const AT_A_TIME: f64 = 16.0;
 
-/// What a run is judged by.
+/// The figures that a run is judged by.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Seen<'a> {
     pub planned_rate: f64,
     pub reply_rate: f64,
-    /// how long that was looked at
+    /// the length of the judged phase
     pub seconds: f64,
     pub response_ms_mean: f64,
     /// of the whole run
@@ -38,7 +39,7 @@ pub struct Seen<'a> {
     pub hit_percent: f64,
 }
 
-/// What is still carried.
+/// The bounds within which a rate is carried.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bounds {
     pub response_ms_max: f64,
@@ -77,9 +78,9 @@ pub fn objection(seen: &Seen<'_>, bounds: &Bounds) -> Option<String> {
     None
 }
 
-/// Replies a second that a proxy must have given which had as many requests to answer as were planned: in a short phase chance has
-/// them come fewer. A robot asks nothing while its four connections wait, so a proxy that is behind gets fewer requests and answers all of
-/// them; hence the plan, and not what was asked.
+/// The least replies a second of a proxy that keeps up with the planned rate, with an allowance for chance in a short phase. The planned
+/// rate counts, not the requests made: a robot sends nothing while its four connections wait, so a slow proxy gets fewer requests and
+/// answers all of them.
 fn least_rate(seen: &Seen<'_>) -> f64 {
     let planned = seen.planned_rate * seen.seconds;
     let scatter = DEVIATIONS * (AT_A_TIME * planned).sqrt();
@@ -104,14 +105,14 @@ pub struct Peak {
 }
 
 impl Peak {
-    /// What is known from rates that were run, each carried or not.
+    /// The bounds of the peak from rates that were run, each carried or not.
     pub fn of(tried: &[(f64, bool)]) -> Self {
         let rates = |wanted: bool| {
             let wanted = tried.iter().filter(move |(_, carried)| *carried == wanted);
             wanted.map(|(rate, _)| *rate)
         };
         let carried = rates(true).max_by(f64::total_cmp);
-        // A failure below a rate that was carried was an accident: it is reported, but bounds nothing.
+        // A failure below a carried rate was an accident: it is reported, but is no bound.
         let above = rates(false).filter(|rate| carried.is_none_or(|low| *rate > low));
         Self {
             carried,
@@ -121,7 +122,7 @@ impl Peak {
 }
 
 impl Search {
-    /// Goes on from rates that were run, each carried or not, with so many runs more at most.
+    /// A search that goes on from rates that were run, each carried or not, with at most `runs_max` further runs.
     pub fn after(tried: &[(f64, bool)], runs_max: u32) -> Self {
         let Peak { carried, refused } = Peak::of(tried);
         Self {
@@ -131,7 +132,7 @@ impl Search {
         }
     }
 
-    /// The next rate to try; None when it is over.
+    /// The next rate to try; `None` when the search is over.
     pub fn next_rate(&self) -> Option<f64> {
         // Rates that people can read: to three digits.
         let next = rounded(match (self.carried, self.refused) {
@@ -141,13 +142,13 @@ impl Search {
             (None, Some(high)) => high / 2.0,
             (None, None) => return None,
         });
-        // Rounding may bring back a rate that was tried.
+        // Rounding may yield a rate that was tried already.
         let new = self.carried.is_none_or(|low| next > low)
             && self.refused.is_none_or(|high| next < high);
         (self.runs_left > 0 && new && next >= 1.0).then_some(next)
     }
 
-    /// `rate`, which was asked for, was carried or not.
+    /// Notes whether the rate that was to be tried was carried.
     pub fn tried(&mut self, rate: f64, carried: bool) {
         self.runs_left = self.runs_left.saturating_sub(1);
         if carried {
@@ -157,7 +158,7 @@ impl Search {
         }
     }
 
-    /// What is known.
+    /// The bounds found so far.
     pub fn peak(&self) -> Peak {
         Peak {
             carried: self.carried,

@@ -1,6 +1,6 @@
-//! What a comparison found: tables for a terminal, everything as JSON, a page with plots.
+//! The results of a comparison: tables for a terminal, everything as JSON, a page with plots.
 //!
-//! Not known here: how it was found; the tables of the papers (`paper000`, `paper004`); where it is written (`book`).   Limits: none.
+//! Not known here: how runs are made; the papers' tables (`paper000`, `paper004`); where the report is written (`book`).   Limits: none.
 
 use page::{Axis, Page, Plot, Series, Table};
 use serde::Serialize;
@@ -22,7 +22,7 @@ pub struct Contestant {
     pub what: String,
 }
 
-/// What a proxy carries.
+/// The peak of a proxy.
 #[derive(Debug, Clone, Serialize)]
 pub struct PeakOf {
     pub server: String,
@@ -37,11 +37,11 @@ pub struct Comparison {
     pub disk: Speed,
     pub command: String,
     pub machine: String,
-    /// what was asked for, name and value
+    /// the options, name and value
     pub conditions: Vec<(String, String)>,
     pub advice: Vec<String>,
     pub proof: Option<Proof>,
-    /// with the memory cache alone, and with the page cache, too
+    /// with the memory cache alone, and with memory and page cache
     pub ceilings: Vec<Ceiling>,
     pub contestants: Vec<Contestant>,
     pub runs: Vec<Run>,
@@ -129,7 +129,7 @@ impl Comparison {
         out
     }
 
-    /// What stands before the tables, line by line.
+    /// The lines before the tables.
     fn preface(&self) -> Vec<String> {
         let mut lines = vec![self.command.clone(), format!("machine: {}", self.machine)];
         let loads = self.runs.iter().flat_map(|run| run.load);
@@ -155,7 +155,7 @@ impl Comparison {
             ));
         }
         lines.extend(self.advice.iter().map(|a| format!("note: {a}")));
-        // The same for all, but for the rate.
+        // The same for all runs, except for the rate.
         if let Some((run, m)) = self.measured().next() {
             let all = m.left_out.iter();
             lines.extend(
@@ -198,13 +198,13 @@ impl Comparison {
         lines
     }
 
-    /// Those that strace did not slow.
+    /// The measured runs without strace, which would have slowed them.
     pub fn measured(&self) -> impl Iterator<Item = (&Run, &Measured)> {
         let runs = self.by_proxy_and_rate().into_iter();
         runs.filter_map(|run| run.measured().map(|m| (run, m)))
     }
 
-    /// The same in order: a search for a peak jumps up and down.
+    /// The measured runs in order, since a search for a peak jumps up and down.
     fn by_proxy_and_rate(&self) -> Vec<&Run> {
         let place = |run: &Run| {
             let mut all = self.contestants.iter();
@@ -416,7 +416,7 @@ impl Comparison {
         }
     }
 
-    /// Curves where there are several rates, bars where there is one.
+    /// Curves if there are several rates, bars if there is one.
     fn plots(&self) -> Vec<Plot> {
         type Figure = (&'static str, &'static str, fn(&Measured) -> f64);
         let figures: [Figure; 9] = [
@@ -488,7 +488,7 @@ impl Comparison {
     }
 }
 
-/// One proxy may take a thousand times as long as another; counts are never so far apart that they could not be seen.
+/// Logarithmic for times if need be, since one proxy may take a thousand times as long as another; linear for counts.
 fn axis(unit: &str) -> Axis {
     if unit == "ms" {
         Axis::spread(unit)
@@ -497,7 +497,7 @@ fn axis(unit: &str) -> Axis {
     }
 }
 
-/// Milliseconds with as many digits as they need.
+/// Milliseconds, with more decimals if they are few.
 fn ms(value: f64) -> String {
     match value {
         v if v < 10.0 => format!("{v:.2}"),

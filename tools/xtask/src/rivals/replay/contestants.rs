@@ -1,6 +1,6 @@
-//! Who takes part: Loligo once for each set of settings, and the rivals that differ in what they keep.
+//! The contestants: Loligo once for each set of settings, and the rivals that differ in which objects they keep.
 //!
-//! Of variants that differ only in how bytes are sent (nginx with sendfile, Squid's diskd and ufs beside aufs) one takes part.
+//! Of variants that differ only in how bytes are moved (nginx with sendfile, Squid's diskd and ufs beside aufs) one takes part.
 
 use std::str::FromStr;
 
@@ -16,7 +16,7 @@ pub struct Contestant {
     pub settings: Vec<String>,
 }
 
-/// Loligo as it was asked for: `NAME:key=value,key=value`.
+/// Loligo with settings from the command line: `NAME:key=value,key=value`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     name: String,
@@ -35,7 +35,7 @@ impl FromStr for Wanted {
         }
         let settings = settings.split(',').filter(|it| !it.is_empty());
         let settings = settings.map(|setting| {
-            // A value may have a sign of its own, as in second-chance=25.
+            // A value may contain `=` itself, as in second-chance=25.
             let (key, value) = setting
                 .split_once('=')
                 .ok_or_else(|| format!("{setting:?} is not key=value"))?;
@@ -56,7 +56,7 @@ impl FromStr for Wanted {
     }
 }
 
-/// What Loligo is compared with itself by.
+/// The settings of Loligo that are compared by default.
 const USUAL: [&str; 4] = [
     "default",
     "second-chance:replacement=second-chance,admission=all",
@@ -72,7 +72,7 @@ const LRU: [&str; 2] = [
     "memory_replacement_policy lru",
 ];
 
-/// All, or those of these names.
+/// All contestants, or those of these names.
 pub fn chosen(wanted: &[Wanted], only: &[String]) -> Result<Vec<Contestant>> {
     let usual = || {
         USUAL

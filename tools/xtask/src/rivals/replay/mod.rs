@@ -1,13 +1,13 @@
 //! `cargo xtask rivals replay`: a trace through Loligo and its rivals, one after the other, at equal memory and disk.
 //!
-//! The sizes are shares of the trace's different objects, as `loligo lab trace` counts them. Who takes part is told by `contestants`.
-//! Each gets an empty store in its run directory and the requests from `loligo lab replay`, which is origin and clients at once
-//! (`run`). The file is written after each run.
+//! The sizes are shares of the bytes of the trace's different objects, as `loligo lab trace` counts them. `contestants` chooses the
+//! proxies. Each gets an empty store in its run directory, and the requests of `loligo lab replay`, which is origin and clients at once
+//! (`run`). The file of results is written after each run.
 //!
-//! A reverse proxy has one origin, so all are asked as reverse proxies.
+//! All proxies run as reverse proxies, so there is one origin.
 //!
 //! Not known here: how a proxy is configured (its file in `rivals`), what a hit is (`loligo lab replay`).
-//! Limits: a run ends after `--time-max`. Who keeps files may go beyond its disk, so what each used is in the table.
+//! Limits: a run ends after `--time-max`. A proxy that keeps files may exceed its disk size, so the table shows how much each used.
 
 mod contestants;
 mod run;
@@ -37,7 +37,7 @@ Examples:
 
 A setting of Loligo is one of [store], unless it names its section: --loligo 'NAME:admission=by-size,memory.size=64MiB'.";
 
-/// The least memory and disk that anybody is given.
+/// The least memory and disk that a contestant is given.
 const MEMORY_MIN: u64 = 1 << 20;
 const DISK_MIN: u64 = 4 << 20;
 
@@ -87,14 +87,14 @@ pub struct Options {
     json: Option<PathBuf>,
 }
 
-/// What `loligo lab trace` says that matters here.
+/// The figures of `loligo lab trace` that are used here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 struct Trace {
     requests: u64,
     object_bytes: u64,
 }
 
-/// All that was found.
+/// All results.
 #[derive(Debug, Serialize)]
 struct Found<'a> {
     trace: String,
@@ -126,7 +126,7 @@ struct Run {
 }
 
 impl Options {
-    /// Flags of `loligo lab` that say how the trace is read.
+    /// The flags of `loligo lab` for reading the trace.
     fn reading(&self) -> Vec<String> {
         let mut flags = vec!["--versions".to_owned(), self.versions.clone()];
         for (flag, value) in [("--format", &self.format), ("--columns", &self.columns)] {
@@ -161,7 +161,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut progress = Progress::new("replay", (options.disk.len() * here.len()) as u64);
     for &disk_percent in &options.disk {
         let share = |percent: f64, min: u64| {
-            // Whole mebibytes, which is what all of them can be told.
+            // Whole mebibytes, which all proxies can be configured with.
             let mebibytes =
                 (trace.object_bytes as f64 * percent / 100.0 / f64::from(1 << 20)).round();
             ((mebibytes as u64) << 20).max(min)
@@ -201,7 +201,7 @@ pub fn run(options: &Options) -> Result<()> {
     verdict(&found)
 }
 
-/// An error if somebody could not be measured, or answered with wrong bytes.
+/// An error if a contestant could not be measured, or answered with wrong bytes.
 fn verdict(found: &Found<'_>) -> Result<()> {
     let runs = found.sizes.iter().flat_map(|size| &size.runs);
     let bad = |run: &&Run| match &run.outcome {
@@ -215,7 +215,7 @@ fn verdict(found: &Found<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Counts what is in the trace.
+/// Counts the trace's requests and objects.
 fn look_at(trace: &Path, reading: &[String]) -> Result<Trace> {
     let output = Command::new(lab_binary())
         .args(["lab", "trace"])

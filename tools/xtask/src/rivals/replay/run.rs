@@ -1,7 +1,7 @@
-//! One contestant at one size: started with an empty store, replayed through, stopped.
+//! Runs one contestant at one size: starts it with an empty store, replays the trace through it, stops it.
 //!
-//! The origin's port is held while the proxy starts, because some look for their origin then. While the replay runs, what lies in the
-//! proxy's folder is added up once a second: a proxy that keeps files removes the oldest after the fact, and may be beyond its
+//! The origin's port is held while the proxy starts, because some proxies connect to their origin then. During the replay the files in
+//! the proxy's folder are added up once a second: a proxy that keeps files removes old ones with a delay, and may exceed its
 //! size for a while.
 
 use std::path::{Path, PathBuf};
@@ -22,10 +22,10 @@ use crate::size::Bytes;
 use crate::workspace;
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Names are the same for all, so that hashes of them are.
+/// Names are the same for all contestants, so that their hashes are, too.
 const WORLD: &str = "replay";
 
-/// How much a contestant has.
+/// The sizes given to a contestant.
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes {
     pub disk: Bytes,
@@ -40,11 +40,11 @@ pub enum Outcome {
     Failed(String),
 }
 
-/// What was found.
+/// The results of a run.
 #[derive(Debug, Serialize)]
 pub struct Played {
     pub report: Report,
-    /// in the proxy's folder at most, as the file system counts
+    /// the most bytes in the proxy's folder, as the file system counts
     pub disk_used_max: Option<u64>,
     /// resident memory of all its processes at the end; pages they share are counted for each
     pub resident_bytes: u64,
@@ -63,7 +63,7 @@ impl Drop for Player {
     }
 }
 
-/// Runs it. An error is the developer's wish to stop; what goes wrong with the contestant is an outcome.
+/// Runs a contestant. An error means an interrupt by the developer; failures of the contestant are an outcome.
 pub fn run(
     contestant: &Contestant,
     sizes: Sizes,
@@ -134,14 +134,14 @@ fn attempt(
         resident_bytes: running.resident_bytes(),
         cpu_s: running.cpu().as_secs_f64(),
     };
-    // What was measured stays, also where an overloaded machine ends its processes late; the next start looks for them again.
+    // Keep the results even if an overloaded machine ends the processes late; the next start checks for them again.
     if let Err(failure) = running.stop() {
         eprintln!("stopping {}: {failure}", contestant.name);
     }
     Ok(played)
 }
 
-/// Until the replay has ended; the most bytes that lay in the proxy's folder.
+/// Waits until the replay has ended. Returns the most bytes that lay in the proxy's folder.
 fn watch(
     mut player: Player,
     running: &mut Running,
@@ -169,12 +169,12 @@ fn watch(
     Ok(most.max(allocated_bytes(&running.data)))
 }
 
-/// Lines of Squid's configuration as they are; those of Loligo in a file that is named.
+/// The further arguments: lines of Squid's configuration as they are, or for Loligo the name of a file with its lines.
 fn extra(contestant: &Contestant) -> Result<Vec<String>> {
     if !contestant.rival.is_ours() || contestant.settings.is_empty() {
         return Ok(contestant.settings.clone());
     }
-    // Its run directory is emptied when it is started.
+    // Not in the run directory, which is emptied when the proxy is started.
     let dir = workspace::run_dir().join("replay");
     std::fs::create_dir_all(&dir).during(|| format!("making {}", dir.display()))?;
     let path = dir.join(format!("{}.toml", contestant.name));
@@ -183,22 +183,22 @@ fn extra(contestant: &Contestant) -> Result<Vec<String>> {
     Ok(vec!["--config".to_owned(), path.display().to_string()])
 }
 
-/// What it counted itself, beside its logs: to look into a figure that surprises.
+/// Writes the proxy's own metrics beside its logs, so that a surprising figure can be examined.
 fn keep_metrics(running: &Running) {
     if let Ok(answer) = Client::new(running.admin).get("/metrics") {
-        // Nobody depends on it.
+        // A failure does no harm: nothing reads the file.
         let _ = std::fs::write(running.run.join("metrics.txt"), answer.body);
     }
 }
 
-/// Bytes of a folder's files, as the file system has set them aside.
+/// The bytes that the file system has allocated for a folder's files.
 fn allocated_bytes(dir: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt as _;
     let mut sum = 0;
     let mut dirs = vec![dir.to_owned()];
     while let Some(dir) = dirs.pop() {
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-            // A file may be gone by now.
+            // The file may have been removed by now.
             let Ok(meta) = entry.metadata() else { continue };
             match meta.is_dir() {
                 true => dirs.push(entry.path()),

@@ -4,7 +4,7 @@ use super::run::Outcome;
 use super::{Found, Size};
 use crate::bench::table::Table;
 
-/// All sizes, and who was not there.
+/// The tables of all sizes, and the contestants that could not run.
 pub fn text(found: &Found<'_>) -> String {
     let mut text = String::new();
     for size in &found.sizes {

@@ -1,4 +1,4 @@
-//! What is typed, and who is meant by it.
+//! Command lines, and the contestants they choose.
 
 use super::contestants::{Wanted, chosen};
 use crate::rivals::Rival;

@@ -1,7 +1,7 @@
-//! What paper 000 printed in Tables 1 to 3, to the digit.
+//! Tables 1 to 3 of paper 000, exactly as printed.
 //!
-//! Counts are of a whole run. How many requests a run had the paper says for four rates of the high-end machine only, in round
-//! numbers; only these can be set beside a shorter run.
+//! Counts are of a whole run. The paper states the number of requests of a run only for four rates of the high-end machine, in round
+//! numbers. Only these rows can be compared with a shorter run.
 //!
 //! Not known here: our figures.   Source: paper 000, sections 3.1, 5.1 and 5.5.
 
@@ -33,7 +33,7 @@ pub struct Printed {
     pub rate: f64,
     /// of the run, in millions, where the paper says it (section 3.1)
     pub requests_m: Option<f64>,
-    /// open, close, delete: of Squid's, since the paper's own system has none left
+    /// open, close, delete, of Squid only: the paper's own system does none of them
     pub files: [f64; 3],
     /// Squid, then the paper's own system
     pub read: [f64; 2],
