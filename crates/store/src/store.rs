@@ -308,6 +308,7 @@ impl Store {
     /// Drops a record that failed verification, except with [`Corrupt::Hash`](crate::Corrupt::Hash), which means another key's record.
     /// This is no invalidation: fetches of the key may be stored.
     pub fn forget(&self, hash: KeyHash) {
+        self.outdate_what_is_found([hash]);
         let mut shard = self.shard(self.shard_of(hash));
         let (was_there, freed) = shard.kill(hash);
         self.queue_freed(freed);

@@ -23,7 +23,7 @@
 
 use crate::evict::room::Room;
 use crate::index::entry::Entry;
-use crate::index::key::NumberMap;
+use crate::index::key::{KeyHash, NumberMap};
 use crate::index::marker::lasting::Fresh;
 use crate::index::pieces::Short;
 use crate::lock::lock;
@@ -46,6 +46,20 @@ const LOOK_READS: usize = 2;
 const SEEN_GROWTH_MAX: usize = 7;
 
 impl Store {
+    /// Records of these keys leave the index and may be the newest. Older ones that a scan has yet to find must not take their place.
+    /// Called before they leave, with no lock held.
+    pub(crate) fn outdate_what_is_found(&self, keys: impl IntoIterator<Item = KeyHash>) {
+        let mut guard = lock(&self.scan);
+        let Some(scan) = guard.as_mut() else { return };
+        if self.limits.mistakes.make(Mistake::LostComesBack) {
+            return;
+        }
+        let newest = self.sequence();
+        for hash in keys {
+            scan.seen[self.shard_of(hash)].insert(hash.0, newest);
+        }
+    }
+
     /// The next step of the scan.
     pub(crate) fn next_scan_step(&self) -> Option<ScanStep> {
         lock(&self.scan_reads).as_mut()?.next_step(&self.geometry)

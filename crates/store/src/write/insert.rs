@@ -672,6 +672,9 @@ impl Store {
             flight.and_then(|flight| flight.records.take())
         };
         let Some(records) = records else { return };
+        if !ok {
+            self.outdate_what_is_found(records.iter().map(|&(hash, _)| hash));
+        }
         for &(hash, first) in records.iter() {
             let mut shard = self.shard(self.shard_of(hash));
             // The record's place may be reused at once. Look-ups make sure that the flight's buffer is not taken for the new
