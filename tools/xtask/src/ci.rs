@@ -251,7 +251,9 @@ pub fn run(options: &Options) -> Result<()> {
             (*time, *is_well) = (*time + ran, passed);
         }
     }
-    println!("==> summary; test and sim ran beside the steps after them");
+    println!(
+        "==> summary; test and sim ran beside the steps after them, and count until these ended"
+    );
     for (step, time, passed) in &done {
         let word = if *passed { "ok" } else { "FAILED" };
         println!("{:10} {:>6.1} s  {word}", step.name(), time.as_secs_f64());
